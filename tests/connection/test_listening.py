@@ -234,15 +234,17 @@ def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
 
 
 @asynccontextmanager
-async def attending(watcher: Watcher, *, is_first: bool = True, **client: Any) -> AsyncIterator[listening.Attendant]:
+async def listening_in(
+    watcher: Watcher, *, is_first: bool = True, **client: Any
+) -> AsyncIterator[listening.ChangeListener]:
     """What listens in a session with a client that is given."""
     served = listening.Listening("a server")
     served.add(watcher)
     details = ServerDetails(capabilities={"resources": {"subscribe": True}})
     session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=lambda request: request, details=details)
-    attendant = served.attend(session, is_first=is_first, on_gap=bool)
-    running = asyncio.create_task(attendant.run())
-    yield attendant
+    listener = served.listen_in(session, is_first=is_first, on_gap=bool)
+    running = asyncio.create_task(listener.run())
+    yield listener
     running.cancel()
 
 
@@ -261,7 +263,7 @@ async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_
     sent, told = [], []
     monkeypatch.setattr(listening, "_FIRST_PAUSE", 0.01)
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), told.append)
-    async with attending(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
+    async with listening_in(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
         await wait_until_async(lambda: told or "No more changes of resource" in caplog.text, "the outcome")
     assert len(sent) == attempts
 
@@ -277,12 +279,12 @@ async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscript
     sent, may_end = [], asyncio.Event()
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
     client = {"listens": False, "subscribe_resource": subscribe, "unsubscribe_resource": unsubscribe}
-    async with attending(watcher, **client) as attendant:
-        await attendant.served(NOTE)
-        attendant._listening.remove(watcher)
-        await wait_until_async(lambda: attendant._ending, "the end of the subscription")
-        attendant._listening.add(watcher)
-        again = asyncio.create_task(attendant.served(NOTE))
+    async with listening_in(watcher, **client) as listener:
+        await listener.served(NOTE)
+        listener._listening.remove(watcher)
+        await wait_until_async(lambda: listener._ending, "the end of the subscription")
+        listener._listening.add(watcher)
+        again = asyncio.create_task(listener.served(NOTE))
         await asyncio.sleep(0)
         may_end.set()
         await asyncio.wait_for(again, LIMIT)
@@ -297,8 +299,8 @@ async def test_all_who_wait_for_a_subscription_hear_that_there_is_none(is_refuse
         await asyncio.Event().wait()
 
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
-    async with attending(watcher, listens=True, listen=listen) as attendant:
-        waiting = [asyncio.create_task(attendant.served(NOTE)) for _ in range(2)]
+    async with listening_in(watcher, listens=True, listen=listen) as listener:
+        waiting = [asyncio.create_task(listener.served(NOTE)) for _ in range(2)]
         await asyncio.wait(waiting, timeout=LIMIT if is_refused else 0.01)
     errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT)
     assert [said in str(error) for error in errors] == [True, True]

@@ -178,7 +178,7 @@ class Listening:
         self.server: str = server
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
         # What listens in the latest session.
-        self.attendant: Attendant | None = None
+        self.listener: ChangeListener | None = None
 
     def add(self, watcher: Watcher) -> None:
         """
@@ -199,8 +199,8 @@ class Listening:
         self._wake()
 
     def _wake(self) -> None:
-        if self.attendant is not None:
-            self.attendant.waking.set()
+        if self.listener is not None:
+            self.listener.waking.set()
 
     def wanted(self) -> WantedChanges:
         """
@@ -225,7 +225,7 @@ class Listening:
                 if change.kind in watcher.wanted.lists or _is_part(change.uri, watcher.wanted):
                     watcher.notify(change)
 
-    def attend(self, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> Attendant:
+    def listen_in(self, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> ChangeListener:
         """
         Make what listens as long as a session lasts.
 
@@ -234,8 +234,8 @@ class Listening:
         :param on_gap: Called when changes may have been missed in the middle of the session.
         :returns: What listens.
         """
-        self.attendant = Attendant(self, session, is_first=is_first, on_gap=on_gap)
-        return self.attendant
+        self.listener = ChangeListener(self, session, is_first=is_first, on_gap=on_gap)
+        return self.listener
 
 
 def _is_part(uri: str | None, wanted: WantedChanges) -> bool:
@@ -243,14 +243,14 @@ def _is_part(uri: str | None, wanted: WantedChanges) -> bool:
     return uri is not None and any(uri == each or uri.startswith(each.rstrip("/") + "/") for each in wanted.uris)
 
 
-class Attendant:
+class ChangeListener:
     """
     Listens to changes in one session.
     """
 
     def __init__(self, listening: Listening, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> None:
         """
-        Initialize the Attendant.
+        Initialize the ChangeListener.
 
         :param listening: Who is notified.
         :param session: The session.

@@ -282,7 +282,7 @@ class Session:
         # Those of them that can only be called as tasks of revision 2025-11-25.
         self.only_as_tasks: frozenset[str] = frozenset()
         # Listens to changes as long as it is open.
-        self.attendant: asyncio.Task[None] | None = None
+        self.listener_task: asyncio.Task[None] | None = None
         self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
         # Whether the server keeps nothing for it, so that different identities may share it.
@@ -391,8 +391,8 @@ class Session:
             self._watchdog.stop()
             opened.cancel()  # does nothing if it is done
             # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
-            if self.attendant is not None:
-                self.attendant.cancel()
+            if self.listener_task is not None:
+                self.listener_task.cancel()
             # Beside the closing, which may take long.
             abandoning = asyncio.create_task(self._abandon_calls())
             try:
@@ -437,7 +437,7 @@ class Session:
 
     async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended; a custom client may not notice.
-        ending = {*self._watchdog.requests} if self.attendant is None else {*self._watchdog.requests, self.attendant}
+        ending = {*self._watchdog.requests, *filter(None, [self.listener_task])}
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
         for request in self._watchdog.requests.values():

@@ -217,8 +217,8 @@ class Supervisor:
         capabilities = None if self.session is None else self.session.details.capabilities
         if ((capabilities or {}).get("tools") or {}).get("listChanged"):
             self._note_tools_changed()
-        if self.listening.attendant is not None:
-            self.listening.announce(*self.listening.attendant.wanted().as_changes())
+        if self.listening.listener is not None:
+            self.listening.announce(*self.listening.listener.wanted().as_changes())
 
     def _note_tools_changed(self) -> None:
         self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
@@ -346,8 +346,8 @@ class Supervisor:
         self.base.sessions += 1
         is_first, self.generation = not self.generation, session.generation
         if self.base is self:
-            attendant = self.listening.attend(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.attendant = asyncio.create_task(attendant.run(), context=_nobodys_context())
+            listener = self.listening.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
+            session.listener_task = asyncio.create_task(listener.run(), context=_nobodys_context())
         return session
 
     def _new_session(self) -> Session:
@@ -451,11 +451,11 @@ class Supervisor:
             raise MCPConnectionError(msg, self.server_info, operation)
 
         async def served(_: Session) -> None:
-            attendant = self.listening.attendant
-            if attendant is None or not attendant.offers_resources:
+            listener = self.listening.listener
+            if listener is None or not listener.offers_resources:
                 msg = f"{failed_to(operation, self.description)}: the server does not offer it"
                 raise MCPConnectionError(msg, self.server_info, operation)
-            await attendant.served(uri)
+            await listener.served(uri)
 
         await self.read(operation, served, timeout, timeout)
 
