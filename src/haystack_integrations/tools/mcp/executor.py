@@ -123,7 +123,7 @@ class SharedTask(Generic[T]):
         self._task.add_done_callback(retrieve_error)
         self.loop: asyncio.AbstractEventLoop = self._task.get_loop()
         self._waiters = 0
-        self._must_end = False
+        self._must_finish = False
 
     @property
     def is_under_way(self) -> bool:
@@ -140,17 +140,17 @@ class SharedTask(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
-    def must_end(self, must_end: bool) -> None:
+    def must_finish(self, must_finish: bool) -> None:
         """
-        Let it go on, for a while, also if nobody waits for it any more.
+        Let it go on, for a while, even if nobody waits for it any more.
 
-        :param must_end: Whether it must not be cancelled from now on.
+        :param must_finish: Whether it must not be cancelled for that reason from now on.
         """
-        self._must_end = must_end
+        self._must_finish = must_finish
         self._end_if_unwanted()
 
     def _end_if_unwanted(self) -> None:
-        if self._task is not None and not self._waiters and not self._must_end:
+        if self._task is not None and not self._waiters and not self._must_finish:
             self._task.cancel()  # does nothing if it is done
             self._task = None
 

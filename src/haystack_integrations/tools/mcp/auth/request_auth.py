@@ -304,7 +304,7 @@ class OAuth(httpx2.Auth):
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
             flow.may_log_in = tries.may_log_in
             if renewal is not None:
-                flow.refreshing = renewal.must_end
+                flow.refreshing = renewal.must_finish
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:

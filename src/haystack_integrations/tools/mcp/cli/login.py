@@ -84,7 +84,6 @@ def login(
     Log in at a server that wants it (OAuth), in the browser.
 
     Other commands find the login from then on.
-
     """
     info = _info_of(target, config)
     try:
@@ -107,7 +106,6 @@ def logout(
     Forget the login at a server.
 
     The tokens are deleted, and revoked where the authorization server can do that.
-
     """
     info = _info_of(target, config)
     known = with_login(info)

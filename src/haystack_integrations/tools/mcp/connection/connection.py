@@ -270,7 +270,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self.handlers: MCPHandlers = MCPHandlers.of(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._admission: Admission | None = None
-        # Once a block has ended, the last of them has it closed.
+        # The blocks and calls that use it. Once a block has ended, the last of them closes it.
         self._holds = Holds()
         self._identities: Identities | None = None
         self._watchers: set[Watcher] = set()
@@ -588,10 +588,10 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         request.connection_timeout = waits = self.connection_timeout
         longest = None if limits.longest_call is None else waits + limits.longest_call
         if self._identities is None or self._interceptors:
-            return self._call_slowly(request), longest
+            return self._prepare_and_call(request), longest
         return self._identities.call(request), longest
 
-    async def _call_slowly(self, request: CallRequest) -> types.CallToolResult:
+    async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
         await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
         if not self._interceptors:
             return await self._acquire().call(request)

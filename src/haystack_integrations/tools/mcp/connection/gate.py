@@ -13,7 +13,7 @@ Which calls go to a server now: as many as it may have in flight, and none for a
 
     what a server answers, an error of the tool included          not a failure
     what the client cannot send, or nobody waits for any more     says nothing of the server
-    a refused token (401, 403), and a plea to come later          likewise
+    a refused token (401, 403), and a wish to be asked later      likewise
     no session, a broken connection, HTTP 5xx                     a failure
     HTTP 429 without `Retry-After`                                a failure
     a timeout of a call during which the server was silent        a failure

@@ -55,7 +55,7 @@ IDLE_LIMIT = 300.0
 # How many sessions of identities that nobody uses are kept. The one that was not used for longest is closed first.
 MOST_IDLE = 100
 
-# Has, in place of the key of an identity, the session that all identities share.
+# The key of the session that all identities share, where others have one for each identity.
 _ALL = object()
 
 

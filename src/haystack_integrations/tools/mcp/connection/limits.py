@@ -210,7 +210,7 @@ class BackgroundRetry:
         """
         Initialize the retry. Nothing is tried before `start`.
 
-        :param attempt: A method that tries it and tells whether that is the end of it. Its object is not kept alive.
+        :param attempt: A method that tries it and returns whether to stop trying. Its object is not kept alive.
         :param base: The pause before the first attempt, in seconds; it doubles with each further one.
         :param longest: The longest pause, in seconds.
         """

@@ -212,12 +212,12 @@ class RecordedCall:
 @dataclass(frozen=True)
 class Recall:
     """
-    Something that is made once in a run: what it was, or room for what it is.
+    A value that is made once in a run, such as a person's decision: the recorded one, or the place for a new one.
 
     :param is_recorded: Whether it was made before.
-    :param result: What it was.
-    :param record: Writes down what it is, which must be JSON.
-    :param give_back: Makes room again, if it could not be made.
+    :param result: The recorded value.
+    :param record: Records a new value, which must be JSON.
+    :param give_back: Frees the place again, if no value could be made.
     """
 
     is_recorded: bool
@@ -238,7 +238,7 @@ class CallRecorder(ABC):
 
         :param kind: "decision" or "value".
         :param name: What it is about.
-        :returns: What it was, or room for what it is.
+        :returns: The recorded value, or the place for a new one.
         :raises MCPRunError: If the run cannot go on.
         """
 

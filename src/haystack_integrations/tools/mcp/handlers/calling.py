@@ -212,7 +212,7 @@ class _Reports:
 
 class HandlerReports(_Reports):
     """
-    Those for the function in `MCPHandlers`, which runs where functions of handlers do. Used in the executor's loop.
+    Reports for the function in `MCPHandlers`, which runs where functions of handlers do. Used in the executor's loop.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
@@ -232,7 +232,7 @@ class HandlerReports(_Reports):
 
 class AwaitedReports(_Reports):
     """
-    Those for a function that runs in the event loop of the caller.
+    Reports for a function that runs in the event loop of the caller.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
@@ -277,7 +277,7 @@ class AwaitedReports(_Reports):
 
 class WaitingReports(_Reports, queue.SimpleQueue["MCPProgress | None"]):
     """
-    Those for a function that the calling thread, which may not await it, runs while it waits for the call.
+    Reports for a function that the calling thread, which cannot await it, runs while it waits for the call.
     """
 
     def get(self, block: bool = True, timeout: float | None = None) -> None:

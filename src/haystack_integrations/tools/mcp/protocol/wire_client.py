@@ -97,8 +97,8 @@ class WireClient(MCPClient):
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
-    # Causes of a failed connect of which its message tells all that is known.
-    _told: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
+    # Causes of a failed connect whose text in its message is all that is known of them.
+    _explained_by_message: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
@@ -162,7 +162,7 @@ class WireClient(MCPClient):
     async def _connect(self) -> list[types.Tool]:
         self._connect_status = None
         try:
-            self._load_handlers()
+            self._set_up_handlers()
             transport = await self._make_transport()
             channel = self._channel = Channel(
                 transport,
@@ -189,9 +189,9 @@ class WireClient(MCPClient):
                 raise
             failure = await self._connect_error(error)
             # If the message says it all, a traceback is to end there. Debuggers find the cause in the context.
-            raise failure from (None if isinstance(error, self._told) else error)
+            raise failure from (None if isinstance(error, self._explained_by_message) else error)
 
-    def _load_handlers(self) -> None:
+    def _set_up_handlers(self) -> None:
         requests = self._server_requests = ServerRequests(self.handlers, self._describe(), self.redactor)
         requests.on_question = self.on_question
         requests.caller = self.life.caller

@@ -116,7 +116,7 @@ class InProcessClient(WireClient):
     """
 
     # The rest comes from the user's own code, whose frames the user wants to see.
-    _told: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
+    _explained_by_message: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
 
     def __init__(self, server: Any) -> None:
         """
