@@ -82,8 +82,9 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             everything that the server gives. A URI with white space, invisible characters, backslashes or segments of
             dots matches no pattern, encoded or not.
         :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for the
-            next ones.
+            next ones. Default: 20,000.
         :param max_listed: How many resources and templates the model gets at a time. It can ask for the next ones.
+            Default: 50.
         :param tool_name_prefix: Optional prefix for the names of the tools: `prefix_list_resources`. For the resources
             of several servers.
         :param result_format: `"text"` (default) for a note in place of images; `"content"` for the images, for chat

@@ -230,7 +230,7 @@ class OAuthConfig(Options):
     :param callback_handler: Gives what came to the `redirect_uri` for an `MCPLoginRequest`: the URL to which the
         browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or its import
         path.
-    :param login_timeout: How long a person may take to log in, in seconds; None for any time.
+    :param login_timeout: How long a person may take to log in, in seconds; None for any time. Default: 300.
     :param private_key: Private key in PEM with which the client authenticates (`private_key_jwt`).
     :param signing_algorithm: Algorithm of the `private_key`. By default RS256, ES256, ES384, ES512 or EdDSA, as the key
         allows.

@@ -77,7 +77,7 @@ class RunJournal:
 
         :param url: Where it is, as a URL of SQLAlchemy: `"sqlite:///runs.db"` for the processes of one machine, or
             PostgreSQL (`"postgresql+psycopg://…"`) for several machines.
-        :param lease: For how many seconds a process has a run after it was last heard of.
+        :param lease: For how many seconds a process has a run after it was last heard of. Default: 30.
         :param on_unknown: What is done about a call that was sent and has no result. "error" (default): the run ends
             with an MCPCallInDoubtError. "model": the model is told. Or a function that gets an UnknownCall and returns
             one of these, or "repeat". Calls that the user allowed to be repeated (`retry_idempotent` of ToolOptions)

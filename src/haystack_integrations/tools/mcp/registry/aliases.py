@@ -73,7 +73,7 @@ class ToolConfig(Options):
     :param allow_tools: The only tools that are allowed, by the servers' names; `"provider/tool"` allows the tool of one
         server only. `[]` allows none. Default: all tools of the providers.
     :param max_tool_call_turns: How many turns of tool calls there may be in one run, at least 1. A turn is one reply of
-        the model that calls tools, however many of them.
+        the model that calls tools, however many of them. Default: 5.
     :param timeout_sec: How long one call may take, in seconds. Default: no limit, or that of a provider that is given
         as an MCPToolset.
     :param prefix: When the name of the provider is put before the names of its tools: "never" (default: it is an error

@@ -222,7 +222,7 @@ def http_app(
     :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
     :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
         `fastmcp.server.event_store.EventStore` does.
-    :param grace_period: Seconds that the process may take to end once it is told to.
+    :param grace_period: Seconds that the process may take to end once it is told to: 0.1 to 3600, 10 by default.
     :returns: The application. The server lives as long as the application's lifespan.
     :raises TypeError: If `server` is something else.
     """
@@ -360,7 +360,7 @@ def run_server(
         outside their calls, and cannot be asked anything. By default True if there are several workers.
     :param workers: Processes that serve the same port. With more than one, `server` must be a function at the top level
         of a module, or an import path, because each worker makes a server of its own.
-    :param grace_period: Seconds from the order to stop to the end of the process.
+    :param grace_period: Seconds from the order to stop to the end of the process: 0.1 to 3600, 10 by default.
     :param log_level: What is logged to stderr. Where the process has set up logging of its own, this concerns uvicorn
         only.
     :raises ValueError: If parameters do not fit together, or if the server would be open to other machines without

@@ -340,6 +340,7 @@ class HttpServerInfo(BuiltInServerInfo):
         `Authorization` of their own, which takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
         connection. Over SSE, also to wait for the acknowledgement of a message. The calls have `invocation_timeout`.
+        Default: 30.
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
