@@ -69,9 +69,6 @@ class GivenLinks:
     """
 
     def __init__(self) -> None:
-        """
-        Initialize the GivenLinks.
-        """
         self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
 
     def note(self, caller: Hashable, uri: str) -> None:

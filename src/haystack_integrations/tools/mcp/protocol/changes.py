@@ -187,9 +187,6 @@ class CachedResults:
     """
 
     def __init__(self) -> None:
-        """
-        Initialize the CachedResults without any.
-        """
         # With the times until which they may be used, in the order of their last use.
         self._kept: dict[_Key, tuple[dict[str, Any], float]] = {}
         # How often results of a method changed at the server.

@@ -329,9 +329,6 @@ class ServerThrottle:
     """
 
     def __init__(self) -> None:
-        """
-        Initialize the ServerThrottle: none.
-        """
         # In the seconds of `time.monotonic`.
         self.until: float = 0.0
 

@@ -767,9 +767,6 @@ class CallGuard(Middleware):
     """
 
     def __init__(self) -> None:
-        """
-        Initialize the CallGuard.
-        """
         self._running: set[anyio.CancelScope] = set()
         self.is_stopping: bool = False
 

@@ -72,9 +72,6 @@ class Changes:
     """
 
     def __init__(self) -> None:
-        """
-        Initialize the Changes.
-        """
         self._callbacks: tuple[Callable[[Listing], None], ...] = ()
         self._lock = threading.Lock()
 
