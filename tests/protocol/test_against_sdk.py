@@ -264,9 +264,9 @@ class MemoryTransport(Transport):
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:
         exchange.mark_sent()
-        await self.tell(content)
+        await self.send(content)
 
-    async def tell(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         for data in self._server.hear(json.loads(content)):
             for frame in read_messages(data):
                 self.channel.received(frame)

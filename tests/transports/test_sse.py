@@ -208,7 +208,7 @@ async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer
 async def test_a_notification_that_is_refused_ends_nothing() -> None:
     async with Server(ENDPOINT, post=lambda _: 400).connected() as channel:
         with pytest.raises(ConnectionError, match="HTTP 400"):
-            await channel.tell("notifications/initialized")
+            await channel.send_notification("notifications/initialized")
         assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
 

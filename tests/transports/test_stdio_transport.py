@@ -214,7 +214,7 @@ class TestFates:
             exchange, error = await channel.fail()
             assert (exchange.fate, type(error)) == (Fate.REFUSED, RefusedError)
             with pytest.raises(BrokenPipeError):
-                await channel.tell("note")
+                await channel.send_notification("note")
             channel.notify("note", {})
             await asyncio.sleep(0)
 

@@ -91,7 +91,7 @@ class TestWhatIsSent:
         async with ScriptedPeer(answer) as peer:
             async with connected(peer.url) as channel:
                 await shake_hands(channel)
-                await channel.tell("notifications/initialized")
+                await channel.send_notification("notifications/initialized")
                 await channel.request(channel.exchange(headers={"Mcp-Param-A": "x"}))
             first, *others = peer.requests
         assert "mcp-session-id" not in first.headers and "mcp-protocol-version" not in first.headers

@@ -32,7 +32,7 @@ async def test_a_process_of_the_sdk_is_served_and_ends(tmp_path):
     async with channel_over(StreamsTransport(lambda: stdio_client(parameters))) as channel:
         result = await channel.request(channel.exchange("initialize", HANDSHAKE))
         assert result["serverInfo"]
-        await channel.tell("notifications/initialized")
+        await channel.send_notification("notifications/initialized")
         assert (await channel.request(channel.exchange("tools/list", {})))["tools"]
 
 

@@ -58,7 +58,7 @@ from haystack_integrations.tools.mcp.request_context import Identity, current_id
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # How long a notification, or the answer to a request of the server, may take to leave, in seconds.
-TELL_TIMEOUT = 5.0
+_SEND_TIMEOUT = 5.0
 
 # How long closing waits for what it has cancelled, in seconds.
 _ENDING_TIMEOUT = 1.0
@@ -390,7 +390,7 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    async def tell(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         """
         Send a message that is not answered: a notification, or the answer to a request of the server.
 
@@ -539,7 +539,7 @@ class Channel:
                     span.set_status(trace.StatusCode.ERROR)
                 raise
 
-    async def tell(self, method: str, params: dict[str, Any] | None = None) -> None:
+    async def send_notification(self, method: str, params: dict[str, Any] | None = None) -> None:
         """
         Send a notification, and wait until it has left.
 
@@ -556,11 +556,11 @@ class Channel:
         :param method: Its method.
         :param params: Its parameters.
         """
-        self.spawn(self._unless_it_fails(partial(self.tell, method, params)))
+        self.spawn(self._unless_it_fails(partial(self.send_notification, method, params)))
 
     async def _send(self, message: dict[str, Any]) -> None:
-        async with asyncio.timeout(TELL_TIMEOUT):
-            await self.transport.tell(to_json({"jsonrpc": "2.0", **message}, inf_nan_mode="null"))
+        async with asyncio.timeout(_SEND_TIMEOUT):
+            await self.transport.send(to_json({"jsonrpc": "2.0", **message}, inf_nan_mode="null"))
 
     async def _unless_it_fails(self, send: Callable[[], Awaitable[None]]) -> None:
         try:

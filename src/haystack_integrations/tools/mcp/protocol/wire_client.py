@@ -223,7 +223,7 @@ class WireClient(MCPClient):
         channel.transport.opened(revision)
         if not self._is_modern:
             try:
-                await channel.tell("notifications/initialized")
+                await channel.send_notification("notifications/initialized")
             except Exception as error:  # the next request tells whether it matters
                 kind = type(error).__name__
                 logger.debug("{server} did not take `initialized`: {kind}", server=self._describe(), kind=kind)
@@ -580,7 +580,7 @@ class WireClient(MCPClient):
         async def notify() -> bool:
             if self._is_modern or self._channel is None:
                 return False
-            await self._channel.tell("notifications/roots/list_changed")
+            await self._channel.send_notification("notifications/roots/list_changed")
             return True
 
         return await self._read("notify_roots_changed", notify)

@@ -450,7 +450,7 @@ class HttpTransport(Transport):
         """
         return anyio.CancelScope()
 
-    async def tell(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         """
         Post a message that is not answered.
 

@@ -106,7 +106,7 @@ class StreamsTransport(Transport):
             exchange.unmark_sent()  # nobody took it
             exchange.lose()
 
-    async def tell(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         """
         Send a message that is not answered.
 

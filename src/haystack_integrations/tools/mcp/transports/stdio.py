@@ -313,7 +313,7 @@ class StdioTransport(Transport):
         :param exchange: The request.
         """
         try:
-            await self.tell(content)
+            await self.send(content)
         except BrokenPipeError:  # nothing of it was written
             # A process that lives may still answer what it has read, but takes nothing more.
             if not self.channel.has_ended and await self.exit_code() is None:
@@ -322,7 +322,7 @@ class StdioTransport(Transport):
         else:
             exchange.mark_sent()
 
-    async def tell(self, content: bytes) -> None:
+    async def send(self, content: bytes) -> None:
         """
         Write a message, once the process has read most of the earlier ones.
 
