@@ -204,20 +204,6 @@ async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def check_max_concurrency(value: object) -> int:
-    """
-    Check how many calls or readings may be under way at a time.
-
-    :param value: The number.
-    :returns: The number.
-    :raises ValueError: If it is not a positive integer.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        msg = f"`max_concurrency` must be an integer of at least 1, got {value!r}"
-        raise ValueError(msg)
-    return value
-
-
 # Locks
 
 

@@ -484,6 +484,8 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
+# Tools that need what other revisions have
+
 NEEDS_TASKS: Final = (
     "it can only be called as a task of revision 2025-11-25 (execution.taskSupport), which later revisions have "
     "replaced. This client runs tasks with servers of revision 2026-07-28"

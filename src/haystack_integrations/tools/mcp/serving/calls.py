@@ -55,7 +55,6 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
-from haystack_integrations.tools.mcp.executor import check_max_concurrency
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
 from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, InputSchema, reasons_of, without
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_name
@@ -85,6 +84,20 @@ class UnansweredError(ToolError, ResourceError, PromptError):
     """
 
 
+def _check_max_concurrency(value: object) -> int:
+    """
+    Check how many calls may run at a time.
+
+    :param value: The number.
+    :returns: The number.
+    :raises ValueError: If it is not a positive integer.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        msg = f"`max_concurrency` must be an integer of at least 1, got {value!r}"
+        raise ValueError(msg)
+    return value
+
+
 class CallPool:
     """
     Bounds how many calls run at a time in an event loop.
@@ -96,7 +109,7 @@ class CallPool:
 
         :param max_concurrency: How many calls may run at a time. Eight times as many may wait.
         """
-        self.max_concurrency: int = check_max_concurrency(max_concurrency)
+        self.max_concurrency: int = _check_max_concurrency(max_concurrency)
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
 
     def limited_by(self, options: ServeOptions) -> CallPool:
