@@ -118,8 +118,8 @@ class HaystackProvider(Provider, Changes):
             raise ValueError(msg)
         self._on_duplicate = on_duplicate
         self._serves_last = on_duplicate in ("warn", "replace")
-        # Which duplicates were warned of: listings come again and again.
-        self._told: set[str] = set()
+        # Each duplicate is warned of once: listings come again and again.
+        self._warned_of: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
         self._options = NamedOptions(options)
         kinds: list[tuple[Callable[..., Iterable[Source]], Any]] = [
@@ -270,8 +270,8 @@ class HaystackProvider(Provider, Changes):
                     msg = f"Two things named '{thing.name}' are served. Rename one: ServeOptions(name=...)"
                     raise ValueError(msg)
                 # An error came too late for those of a toolset that changed: the first stays what it was.
-                if self._on_duplicate in ("warn", "error") and thing.key not in self._told:
-                    self._told.add(thing.key)
+                if self._on_duplicate in ("warn", "error") and thing.key not in self._warned_of:
+                    self._warned_of.add(thing.key)
                     logger.warning(
                         "There are two things named '{duplicate}'. The one that was given {given} is not served. "
                         "Rename one with ServeOptions(name=...), or with the `tool_name_prefix` of an MCPToolset, give "

@@ -80,7 +80,7 @@ class SkillSource(Source):
         self.extensions: Sequence[ServerExtension] = [_Skills(self)]
         self._options = options
         self._places = Reads("Reading a skill", ServeOptions(), pool)
-        self._told: set[str] = set()
+        self._warned_of: set[str] = set()
         self._template = ResourceTemplate.from_function(
             self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
         )
@@ -133,7 +133,7 @@ class SkillSource(Source):
         for store in self.parts:
             for name, info in store.list_skills().items():
                 if name in skills:
-                    self._tell(name, "another store has a skill of this name")
+                    self._warn_of(name, "another store has a skill of this name")
                 else:
                     skills[name] = _StoredSkill(store, name, info.description)
         return skills
@@ -162,12 +162,12 @@ class SkillSource(Source):
             return skill.entry()
         except (ValidationError, ValueError) as error:
             reasons = error.errors() if isinstance(error, ValidationError) else []
-            self._tell(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
+            self._warn_of(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
             return None
 
-    def _tell(self, name: str, reason: str) -> None:
-        if name not in self._told:
-            self._told.add(name)
+    def _warn_of(self, name: str, reason: str) -> None:
+        if name not in self._warned_of:
+            self._warned_of.add(name)
             logger.warning("Skill '{skill}' is not served: {reason}", skill=name, reason=reason)
 
 
