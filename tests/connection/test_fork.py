@@ -17,6 +17,7 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
     ends = script.run(
         """
         import asyncio
+        from haystack_integrations.tools.mcp import concurrency
         from haystack_integrations.tools.mcp import executor as executor_module
         from haystack_integrations.tools.mcp.connection import context_managed
         from haystack_integrations.tools.mcp.connection.connection import pool
@@ -53,7 +54,7 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
             "tool.invoke(); os._exit(0)",
         ]:
             # As other threads may hold them in this moment.
-            locks = executor_module._singleton_lock, executor_module._import_lock, context_managed._lock
+            locks = executor_module._singleton_lock, concurrency._import_lock, context_managed._lock
             with pool.lock(), locks[0](), locks[1](), locks[2]():
                 child = os.fork()
                 if not child:

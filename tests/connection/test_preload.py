@@ -48,7 +48,7 @@ def use_in_an_event_loop():
 
 def hang():
     import importlib.machinery
-    from haystack_integrations.tools.mcp import executor as executor_module
+    from haystack_integrations.tools.mcp import concurrency
 
     class Hanging:  # while it is executed: while it is searched for, Python lets nobody fork
         def find_spec(self, name, path=None, target=None):
@@ -67,7 +67,7 @@ def hang():
             return f"{type(error).__name__}: {error}"
 
     sys.meta_path.insert(0, Hanging())
-    executor_module._LONGEST_IMPORT = 0.1
+    concurrency._LONGEST_IMPORT = 0.1
     tool = MCPTool("pid", server_info)
     failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
     if not (child := os.fork()):

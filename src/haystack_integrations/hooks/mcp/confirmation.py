@@ -29,10 +29,10 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.budgets import ARGUMENT
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.requests import Recall, call_recorder
 from haystack_integrations.tools.mcp.convert.server_texts import confirmed
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPError
-from haystack_integrations.tools.mcp.executor import start_in_thread
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from haystack.core.errors import SerializationError
 from haystack.utils import serialize_callable
 
-from haystack_integrations.tools.mcp.executor import start_in_thread
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 
 T = TypeVar("T")
 

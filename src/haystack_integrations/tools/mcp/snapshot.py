@@ -31,10 +31,10 @@ from haystack import logging
 from pydantic import BeforeValidator, InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS, map_keywords
 from haystack_integrations.tools.mcp.errors import MCPDriftError
-from haystack_integrations.tools.mcp.executor import start_in_thread
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options, short_repr
 from haystack_integrations.tools.mcp.request_context import current_identity

@@ -13,8 +13,8 @@ from haystack import Document, component, default_to_dict, logging
 from haystack.dataclasses import ByteStream
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
+from haystack_integrations.tools.mcp.concurrency import gather_bounded, imported
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
-from haystack_integrations.tools.mcp.executor import gather_bounded, imported
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach
 

@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     warm_up_tools_async,
 )
 from haystack_integrations.tools.mcp.budgets import calls_of
-from haystack_integrations.tools.mcp.executor import gather_bounded
+from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_state_schema,
     deserialize_state_schema,

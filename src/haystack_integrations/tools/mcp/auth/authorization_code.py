@@ -37,9 +37,9 @@ from haystack_integrations.tools.mcp.auth.oauth_config import (
     login_under_way,
 )
 from haystack_integrations.tools.mcp.auth.outgoing import json_object
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import repair
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.executor import start_in_thread
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

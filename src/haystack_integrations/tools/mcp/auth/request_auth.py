@@ -51,8 +51,8 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     is_same,
     secrets_of,
 )
+from haystack_integrations.tools.mcp.concurrency import SharedTask, start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.executor import SharedTask, start_in_thread
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor

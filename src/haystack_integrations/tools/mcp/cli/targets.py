@@ -54,10 +54,11 @@ from haystack_integrations.tools.mcp.cli.output import (
     CommandError,
     OutputOptions,
 )
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, start_in_thread
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.mcp_json import missing_variables

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from haystack import logging
 from haystack.tracing.tracer import is_tracing_enabled
 
+from haystack_integrations.tools.mcp.concurrency import begin_import, imported, lock_of_each_process
 from haystack_integrations.tools.mcp.connection.context_managed import (
     ContextManaged,
     Holds,
@@ -53,13 +54,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPInvocationError,
 )
-from haystack_integrations.tools.mcp.executor import (
-    AsyncExecutor,
-    ExecutorStartError,
-    begin_import,
-    imported,
-    lock_of_each_process,
-)
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters

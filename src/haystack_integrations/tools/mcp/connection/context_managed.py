@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
-from haystack_integrations.tools.mcp.executor import lock_of_each_process
+from haystack_integrations.tools.mcp.concurrency import lock_of_each_process
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from haystack.core.errors import SerializationError
 from haystack.utils import Secret, deserialize_callable
 
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -32,7 +33,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError, start_in_thread
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, OperationCancelledError
 from haystack_integrations.tools.mcp.handlers.calling import is_asynchronous
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
 from haystack_integrations.tools.mcp.import_paths import import_object, store_callable

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack import logging
 
+from haystack_integrations.tools.mcp.concurrency import SharedTask
 from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.limits import back_off, within
 from haystack_integrations.tools.mcp.connection.listening import Listening
@@ -40,7 +41,6 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
 )
-from haystack_integrations.tools.mcp.executor import SharedTask
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
     LONGEST_WAIT_BESIDE_CALLS,

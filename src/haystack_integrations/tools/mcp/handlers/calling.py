@@ -23,7 +23,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation, start_in_thread
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.executor import caller_loop, caller_of_operation
 from haystack_integrations.tools.mcp.parameters import short_repr
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)

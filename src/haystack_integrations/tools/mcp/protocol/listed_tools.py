@@ -28,9 +28,9 @@ from jsonschema.validators import extend, validator_for
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from referencing import Registry
 
+from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
 from haystack_integrations.tools.mcp.convert.tool_schemas import shortened
-from haystack_integrations.tools.mcp.executor import imported, start_in_thread
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

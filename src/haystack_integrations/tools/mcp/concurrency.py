@@ -1,0 +1,250 @@
+# SPDX-FileCopyrightText: 2026-present the mcp-haystack authors
+#
+# SPDX-License-Identifier: Apache-2.0
+
+"""
+Threads and tasks beside an event loop.
+
+Functions in threads of their own, tasks with several waiters, locks that are free after a fork, background imports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import importlib
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+# Threads and tasks
+
+
+def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-haystack-worker") -> asyncio.Future[T]:
+    """
+    Call a function in a daemon thread of its own, with the caller's context variables.
+
+    Unlike those of the event loop's executor, it does not hold up the end of the interpreter, and it cannot be taken by
+    somebody who waits for this function.
+
+    :param function: The function.
+    :param args: Its arguments.
+    :param name: Name of the thread.
+    :returns: Its result. What is no `Exception`, or no future takes, is a RuntimeError.
+    :raises RuntimeError: If no thread can be started.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def settle(settled: Callable[[Any], None], value: Any) -> None:
+        if not done.done():
+            settled(value)
+
+    def run() -> None:
+        outcome: tuple[Callable[[Any], None], Any]
+        try:
+            outcome = (done.set_result, context.run(function, *args))
+        except BaseException as error:  # e.g. SystemExit, which is not to end the loop
+            can_be_set = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            outcome = (done.set_exception, error if can_be_set else RuntimeError(f"it raised {type(error).__name__}"))
+        try:
+            loop.call_soon_threadsafe(settle, *outcome)
+        except RuntimeError:
+            pass  # the loop was closed; nobody waits
+        finally:
+            del outcome  # it holds an error whose traceback holds this frame
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return done
+
+
+def retrieve_error(task: asyncio.Task[Any]) -> None:
+    """
+    Retrieve the error of a task, which asyncio would log if nobody waits for the task any more.
+
+    :param task: A task that is done.
+    """
+    if not task.cancelled():
+        task.exception()
+
+
+class SharedTask(Generic[T]):
+    """
+    A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> None:
+        """
+        Start the task, in the running loop.
+
+        :param coroutine: What to run.
+        :param context: Its context; by default a copy of that of the caller.
+        """
+        # None once nobody waits for it: its error holds the frames of all who did.
+        self._task: asyncio.Task[T] | None = asyncio.create_task(coroutine, context=context)
+        self._task.add_done_callback(retrieve_error)
+        self.loop: asyncio.AbstractEventLoop = self._task.get_loop()
+        self._waiters = 0
+        self._must_finish = False
+
+    @property
+    def is_under_way(self) -> bool:
+        """
+        Whether it runs, or will, and may be waited for.
+        """
+        task = self._task
+        return task is not None and not task.done()
+
+    def cancel(self) -> None:
+        """
+        Cancel the task, for all who wait for it.
+        """
+        if self._task is not None:
+            self._task.cancel()
+
+    def must_finish(self, must_finish: bool) -> None:
+        """
+        Let it go on, for a while, even if nobody waits for it any more.
+
+        :param must_finish: Whether it must not be cancelled for that reason from now on.
+        """
+        self._must_finish = must_finish
+        self._end_if_unwanted()
+
+    def _end_if_unwanted(self) -> None:
+        if self._task is not None and not self._waiters and not self._must_finish:
+            self._task.cancel()  # does nothing if it is done
+            self._task = None
+
+    async def ended(self) -> None:
+        """
+        Wait for the end of the task, without keeping it alive.
+        """
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def result(self) -> T:
+        """
+        Wait for the task, which is under way.
+
+        :returns: Its result.
+        :raises asyncio.CancelledError: If the task or the caller was cancelled.
+        """
+        task = self._task
+        if task is None:
+            raise AssertionError  # who waits for it has looked whether it is under way
+        self._waiters += 1
+        try:
+            return await asyncio.shield(task)
+        finally:
+            self._waiters -= 1
+            self._end_if_unwanted()
+
+
+async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
+    """
+    Run asynchronous functions concurrently, not more than a number of them at a time.
+
+    If one fails, or the caller is cancelled, those that have not ended are cancelled and waited for.
+
+    :param functions: The functions.
+    :param limit: How many may run at a time.
+    :returns: Their results, in their order.
+    """
+    semaphore = asyncio.Semaphore(limit)
+
+    async def run(function: Callable[[], Awaitable[T]]) -> T:
+        async with semaphore:
+            return await function()
+
+    tasks = [asyncio.create_task(run(function)) for function in functions]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# Locks
+
+
+def lock_of_each_process() -> Callable[[], threading.Lock]:
+    """
+    Make a lock that is free in a forked child, whoever holds it in the parent.
+
+    :returns: A function that returns the lock of the running process.
+    """
+    locks: dict[int, threading.Lock] = {}
+    return lambda: locks.setdefault(os.getpid(), threading.Lock())
+
+
+# Imports in the background
+
+# How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
+# importing.
+_LONGEST_IMPORT = 60.0
+
+_import_lock = lock_of_each_process()
+_one_import_at_a_time = lock_of_each_process()
+# By what they import.
+_import_threads: dict[tuple[str, ...], threading.Thread] = {}
+
+
+def _import(modules: tuple[str, ...]) -> None:
+    # Two threads that import what has circles, as the SDK has, may get modules that are imported by half.
+    with _one_import_at_a_time(), suppress(ImportError):  # whoever needs it imports it again, and gets the error
+        for module in modules:
+            importlib.import_module(module)
+
+
+def begin_import(*modules: str) -> threading.Thread:
+    """
+    Begin to import modules in a thread, and return at once. A fork waits for the end.
+
+    :param modules: Their names.
+    :returns: The thread, the same one for the same modules.
+    :raises RuntimeError: If none can be started.
+    """
+    with _import_lock():
+        if modules not in _import_threads:
+            # A daemon, so that a program may end meanwhile.
+            thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
+            thread.start()
+            _import_threads[modules] = thread
+        return _import_threads[modules]
+
+
+async def imported(*modules: str) -> None:
+    """
+    Import modules in a thread, and wait for it without blocking the event loop.
+
+    :param modules: Their names. Whoever needs one that cannot be imported gets the error.
+    :raises TimeoutError: If it takes so long that it may never end.
+    """
+    thread = begin_import(*modules)
+    if thread.is_alive():
+        await start_in_thread(thread.join, _LONGEST_IMPORT)
+        if thread.is_alive():
+            msg = (
+                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
+                "wait for this? Connect after the imports of the program, or import `mcp` first"
+            )
+            raise TimeoutError(msg)
+
+
+def _before_fork() -> None:
+    # The child would have modules that are imported by half, and their locks for ever.
+    for thread in [*_import_threads.values()]:
+        if thread is not threading.current_thread():
+            thread.join(_LONGEST_IMPORT)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork)
