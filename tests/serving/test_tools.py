@@ -8,6 +8,7 @@ import functools
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Annotated, Any
 
 import pytest
@@ -431,8 +432,13 @@ async def test_methods_and_what_can_be_called_are_tools():
 def rows_of_database(count: int) -> list[int]:
     """Read rows."""
     connection = sqlite3.connect(":memory:")  # which belongs to its thread
-    found: Any = (connection.execute("SELECT ?", (number,)).fetchone()[0] for number in range(count))
-    return found
+
+    def read() -> Any:
+        with closing(connection):
+            for number in range(count):
+                yield connection.execute("SELECT ?", (number,)).fetchone()[0]
+
+    return read()
 
 
 @pytest.mark.parametrize("run_in_thread", [True, False])
