@@ -387,7 +387,7 @@ class StdioTransport(Transport):
 
     async def close(self) -> None:
         """
-        End the process: close its input; if it stays, send SIGTERM, then SIGKILL. So are the children it leaves behind.
+        End the process: close its input; if it stays, send SIGTERM, then SIGKILL. And end the children that it left.
 
         The order is the protocol's: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
         """
