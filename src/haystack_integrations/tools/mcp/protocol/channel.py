@@ -468,7 +468,7 @@ class Channel:
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
         # What runs beside, and by what it is cancelled.
-        self.background: dict[asyncio.Task[None], Callable[[], object] | None] = {}
+        self.background: dict[asyncio.Task[None], Callable[[], object]] = {}
         self.has_ended: bool = False
 
     async def request(self, exchange: Exchange) -> dict[str, Any]:
@@ -661,9 +661,9 @@ class Channel:
                 await coroutine
 
         task = asyncio.create_task(run())
-        self.background[task] = None
+        self.background[task] = task.cancel  # until it has begun
         task.add_done_callback(self.background.pop)
-        task.add_done_callback(lambda _: coroutine.close())  # does nothing, unless the task was cancelled at once
+        task.add_done_callback(lambda _: coroutine.close())  # does nothing, unless the task was cancelled before
 
     def drained(self, reason: str) -> None:
         """
@@ -692,7 +692,7 @@ class Channel:
         for exchange in self.in_flight.values():
             exchange.lose()
         background = {task: cancel for task, cancel in self.background.items() if task is not asyncio.current_task()}
-        for cancel in filter(None, background.values()):
+        for cancel in background.values():
             cancel()
         try:
             if background:
