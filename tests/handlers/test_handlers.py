@@ -548,21 +548,25 @@ class TestFunctions:
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
 
     @pytest.mark.parametrize("way", ["sessions", "stdio"])
-    def test_an_async_one_may_clean_up_when_the_connection_is_closed(self, ask: Ask) -> None:
-        notes = []
+    def test_an_async_one_may_clean_up_when_the_connection_is_closed(
+        self, ask: Ask, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.channel._ENDING_TIMEOUT", LIMIT)
+        notes, call_has_failed = [], asyncio.Event()
 
         async def answer(_: Any) -> str:
             notes.append("started")
             try:
                 await asyncio.Event().wait()
             finally:
-                await asyncio.sleep(0.1)  # until the call has failed, too
+                await call_has_failed.wait()
                 notes.append("cleaned up")
             raise AssertionError
 
         connection = ask(sampling=answer)
         connection.open()
         calling = in_thread(connection.call_tool, "ask_model", {"prompt": "x"})
+        calling.add_done_callback(lambda _: AsyncExecutor.get_instance().post(call_has_failed.set))
         wait_until(lambda: notes, "the question")
         connection.close()
         assert isinstance(calling.exception(LIMIT), MCPInvocationError)
