@@ -383,8 +383,10 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     file.write_text('{\n// servers\n"mcpServers": {"a": }}')
     with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .* in line 3, column 21"):
         load_mcp_toolsets(str(file))
-    with pytest.raises(ValueError, match="has no server 'b'; it has a"):
-        load_mcp_toolsets({"mcpServers": {"a": {"command": "x"}}}, servers=["b"])
+    with pytest.raises(ValueError, match=r"has no server 'clac'; it has calc\. Did you mean 'calc'\?"):
+        load_mcp_toolsets({"mcpServers": {"calc": {"command": "x"}}}, servers=["clac"])
+    with pytest.raises(ValueError, match=r"a list of names, as in servers=\['calc'\]"):
+        load_mcp_toolsets({"mcpServers": {"calc": {"command": "x"}}}, servers="calc")
     with pytest.raises(ValueError, match="the path of a file, or its content as a dictionary") as error:
         load_mcp_toolsets('{"mcpServers": {"a": {"env": {"KEY": "s3ntinel"}}}}')
     assert "s3ntinel" not in str(error.value)

@@ -214,9 +214,19 @@ class TestTokenAndHeaders:
         assert SSEServerInfo.from_dict(stored) == SSEServerInfo("http://h/x", headers={"X-Fix": "y"})
         assert "The header 'X-Key' has no value" in caplog.text
 
-    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self):
-        tool = MCPTool("add", SSEServerInfo("http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}))
-        with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
+    @rows(
+        ("parameters", "message"),
+        [
+            ({"headers": {"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}}, "MCP_TEST_NOT_SET, .* is not set"),
+            ({"token": Secret.from_env_var("MCP_TEST_EMPTY")}, "MCP_TEST_EMPTY, wanted for 'token', is empty"),
+        ],
+    )
+    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(
+        self, monkeypatch, parameters, message
+    ):
+        monkeypatch.setenv("MCP_TEST_EMPTY", "")
+        tool = MCPTool("add", SSEServerInfo("http://h/x", **parameters))
+        with pytest.raises(MCPConnectionError, match=message):
             tool.warm_up()
         tool.close()
 

@@ -238,9 +238,14 @@ class Configuration:
         :returns: The toolsets by the names of their servers, without those that are disabled.
         :raises ValueError: If an entry cannot be used, or there is no such server.
         """
+        if isinstance(servers, str):
+            msg = f"`servers` must be a list of names, as in servers=[{servers!r}]"
+            raise ValueError(msg)
         if unknown := [name for name in servers or [] if name not in self.entries]:
             known = ", ".join(self.entries) or "none"
-            msg = f"{self.where} has no server {', '.join(map(repr, unknown))}; it has {known}"
+            closest = difflib.get_close_matches(unknown[0], self.entries, 1)
+            hint = f". Did you mean '{closest[0]}'?" if closest else ""
+            msg = f"{self.where} has no server {', '.join(map(repr, unknown))}; it has {known}{hint}"
             raise ValueError(msg)
         chosen = [name for name in self.entries if servers is None or name in servers]
         made = {name: self.toolset(name) for name in chosen}

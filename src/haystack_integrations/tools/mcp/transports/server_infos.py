@@ -490,6 +490,10 @@ class HttpServerInfo(BuiltInServerInfo):
         headers = resolve_secrets(self.headers)
         if self._token_source is None and not _has_authorization(headers):
             token = value_of(self.token, "token") if isinstance(self.token, Secret) else self.token
+            if token == "" and isinstance(self.token, Secret) and vars(self.token).get("_strict"):
+                variables = " or ".join(vars(self.token)["_env_vars"])
+                msg = f"the environment variable {variables}, wanted for 'token', is empty"
+                raise ValueError(msg)
             if token:
                 headers["Authorization"] = bearer(str(token))
         if fault := fault_of_headers(headers):
