@@ -29,6 +29,14 @@ class TestLines:
         assert quoted.startswith("…")
         assert quoted.endswith(f" | 999 {'x' * 100}")
 
+    def test_an_error_further_up_is_quoted_before_them(self):
+        usage = "".join(f"--flag-{i}  {'x' * 40}\n" for i in range(40))
+        quoted = tail("starting\n", "Error: no context is set\n", usage)
+        assert len(quoted) == 1000
+        assert quoted.startswith("Error: no context is set | …")
+        assert quoted.endswith(f" | --flag-39 {'x' * 40}")
+        assert tail(usage, "Error: no context is set\n").count("Error: no context is set") == 1
+
     @rows(
         ("chunks", "quoted"),
         [

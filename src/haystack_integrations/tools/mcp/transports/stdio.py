@@ -96,13 +96,20 @@ class StderrTail:
 
     def text(self) -> str:
         """
-        Quote the last lines.
+        Quote the last lines, and before them the last that has "error:", if it is further up.
 
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
         lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
-        text = " | ".join(" ".join(line.split()) for line in lines if line)
-        return text if len(text) <= _TEXT_LENGTH else f"…{text[1 - _TEXT_LENGTH :]}"
+        lines = [" ".join(line.split()) for line in lines if line]
+        text = " | ".join(lines)
+        if len(text) <= _TEXT_LENGTH:
+            return text
+        # Programs in Go say what is wrong before how they are used, and those in JavaScript before where it was raised.
+        error = next((line for line in reversed(lines) if "error:" in line.lower()), "")
+        if error in text[1 - _TEXT_LENGTH :]:
+            return f"…{text[1 - _TEXT_LENGTH :]}"
+        return f"{error} | …{text[len(error) + 4 - _TEXT_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
         # The sequences first, because one within a secret would hide it.
