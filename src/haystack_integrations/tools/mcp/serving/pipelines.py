@@ -93,7 +93,6 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
     served, sockets = map_inputs(pipeline, chosen.inputs, options.bound)
     outputs = map_outputs(pipeline, chosen.outputs)
     schema = InputSchema(served)
-    runs_async = is_async_pipeline(pipeline)
     observed = _observed(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
     count = len(list(pipeline.walk()))
@@ -105,10 +104,7 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
                 for component, socket in sockets[name_of_input]:
                     data.setdefault(component, {})[socket] = value
             given = {"data": data, **run_options}
-            if runs_async:
-                found = await _run_in_loop(observed, given, progress)
-            else:
-                found = await _run_in_thread(observed, given, progress, call)
+            found = await _run(observed, given, progress, call)
         return {name: await call.listed(value) for name, value in _results(found, outputs).items()}
 
     return ServedTool.create(
@@ -130,38 +126,29 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
 _before_component: ContextVar[Callable[[str], None]] = ContextVar("mcp_haystack_before_component")
 
 
-async def _run_in_loop(observed: Any, parameters: dict[str, Any], progress: ProgressReporter) -> dict[str, Any]:
+async def _run(
+    observed: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
+) -> dict[str, Any]:
+    runs_async = is_async_pipeline(observed)
     tasks: set[Any] = set()
 
     def before(component: str) -> None:
-        tasks.add(asyncio.current_task())
+        if call.is_over:
+            raise _AbandonedError
+        if runs_async:
+            tasks.add(asyncio.current_task())
         progress.step(f"Running {component}")
 
     token = _before_component.set(before)
     try:
-        return dict(await observed.run_async(**parameters))
-    except BaseException:
-        # Cancelled, or one component failed: Haystack 2 leaves the others that run behind.
-        for task in tasks - {asyncio.current_task()}:
-            task.cancel()
-        raise
+        if runs_async:
+            return dict(await observed.run_async(**parameters))
+        return dict(await call.in_thread(lambda: observed.run(**parameters)))
     finally:
         _before_component.reset(token)
-
-
-async def _run_in_thread(
-    observed: Any, parameters: dict[str, Any], progress: ProgressReporter, call: ServedCall
-) -> dict[str, Any]:
-    def before(component: str) -> None:
-        if call.is_over:
-            raise _AbandonedError
-        progress.step(f"Running {component}")
-
-    def run() -> dict[str, Any]:
-        _before_component.set(before)  # for this call of a thread only
-        return dict(observed.run(**parameters))
-
-    return await call.in_thread(run)
+        # Of a run that was cancelled, or in which a component failed, Haystack 2 leaves the others behind.
+        for task in tasks - {asyncio.current_task()}:
+            task.cancel()
 
 
 class _AbandonedError(Exception):
