@@ -19,7 +19,7 @@ import logging as python_logging
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     asynccontextmanager,
@@ -28,11 +28,10 @@ from contextlib import (
     suppress,
 )
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from keyword import iskeyword
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 import anyio
@@ -384,20 +383,6 @@ Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
 Bound = Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
 
 
-@dataclass(frozen=True)
-class _Parts:
-    """
-    What a served tool consists of, in one place: pydantic is slow in giving private attributes.
-    """
-
-    body: Body
-    options: ServeOptions
-    pool: CallPool
-    arguments: ArgumentCheck
-    results: ResultWriter
-    bound: Bound
-
-
 class ServedTool(Tool):
     """
     A tool of the server that runs something of Haystack.
@@ -405,7 +390,12 @@ class ServedTool(Tool):
     For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
     """
 
-    _parts: _Parts = PrivateAttr()
+    _body: Body = PrivateAttr()
+    _options: ServeOptions = PrivateAttr()
+    _pool: CallPool = PrivateAttr()
+    _arguments: ArgumentCheck = PrivateAttr()
+    _results: ResultWriter = PrivateAttr()
+    _bound: Bound = PrivateAttr()
 
     @classmethod
     def create(
@@ -460,14 +450,12 @@ class ServedTool(Tool):
             if options.task == "required"
             else TaskConfig.from_bool(options.task is True),
         )
-        tool._parts = _Parts(
-            body=body,
-            options=options,
-            pool=pool.limited_by(options),
-            arguments=ArgumentCheck(tool.name, shown, inputs),
-            results=ResultWriter(tool.name, output_schema, options),
-            bound=resolved(options.bound),
-        )
+        tool._body = body
+        tool._options = options
+        tool._pool = pool.limited_by(options)
+        tool._arguments = ArgumentCheck(tool.name, shown, inputs)
+        tool._results = ResultWriter(tool.name, output_schema, options)
+        tool._bound = resolved(options.bound)
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -479,9 +467,9 @@ class ServedTool(Tool):
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
             gets to see the message.
         """
-        parts, current = self._parts, cast("Any", OptionalCurrentContext())
+        current: Any = OptionalCurrentContext()
         async with current as context:
-            strict = parts.options.strict_validation
+            strict = self._options.strict_validation
             if strict is None:
                 strict = context is not None and context.fastmcp.strict_input_validation
             # A background task has all the time that it needs.
@@ -489,11 +477,11 @@ class ServedTool(Tool):
             # Not a scope of anyio, which would also cancel the closing of what dependencies opened.
             limit = asyncio.timeout(self.timeout if is_limited else None)
             try:
-                async with limit, parts.bound() as bound:
-                    check = partial(parts.arguments.check, arguments, strict=strict)
+                async with limit, self._bound() as bound:
+                    check = partial(self._arguments.check, arguments, strict=strict)
                     is_long = len(repr(arguments)) > _LONG_ARGUMENTS
                     checked = await anyio.to_thread.run_sync(check, abandon_on_cancel=True) if is_long else check()
-                    return parts.results.result(await self._call(parts, {**checked, **bound}, context))
+                    return self._results.result(await self._call({**checked, **bound}, context))
             except TimeoutError:
                 if not limit.expired():
                     raise
@@ -506,10 +494,10 @@ class ServedTool(Tool):
         msg = f"Tool '{self.name}' did not finish within {self.timeout:g} s."
         raise ToolError(msg)
 
-    async def _call(self, parts: _Parts, arguments: dict[str, Any], context: Context | None) -> Any:
+    async def _call(self, arguments: dict[str, Any], context: Context | None) -> Any:
         try:
-            async with ServedCall(parts.pool, self.name, context) as call:
-                return await parts.body(arguments, call)
+            async with ServedCall(self._pool, self.name, context) as call:
+                return await self._body(arguments, call)
         except Exception as error:
             failure = _well_formed(_for_client(error))
             if failure is error:
@@ -724,46 +712,21 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     before = loop.get_task_factory()
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        if _in_call.get():
-            coroutine = _WithoutExit(coroutine)
-        if before is None:
-            return asyncio.Task(coroutine, loop=loop, **options)
-        return before(loop, coroutine, **options)
+        own = _without_exit(coroutine) if _in_call.get() else coroutine
+        task = asyncio.Task(own, loop=loop, **options) if before is None else before(loop, own, **options)
+        if own is not coroutine:
+            # If the task was cancelled before it began, Python would warn that it was never awaited.
+            task.add_done_callback(lambda _: coroutine.close())
+        return task
 
     loop.set_task_factory(factory)
 
 
-class _WithoutExit(Coroutine[Any, Any, Any]):
-    """
-    A coroutine that fails where it would exit.
-
-    It does not await the other one, which would stay unawaited if its task was cancelled before it began.
-    """
-
-    def __init__(self, coroutine: Any) -> None:
-        self._coroutine = coroutine
-
-    def __getattr__(self, name: str) -> Any:
-        # What anyio and asyncio ask of a coroutine: its state and its name.
-        return getattr(self._coroutine, name)
-
-    def send(self, value: Any) -> Any:
-        try:
-            return self._coroutine.send(value)
-        except _EXITS as error:
-            raise CodeExitedError(error) from error
-
-    def throw(self, *error: Any) -> Any:
-        try:
-            return self._coroutine.throw(*error)
-        except _EXITS as exit_error:
-            raise CodeExitedError(exit_error) from exit_error
-
-    def close(self) -> None:
-        self._coroutine.close()
-
-    def __await__(self) -> Any:
-        return self._coroutine.__await__()
+async def _without_exit(coroutine: Any) -> Any:
+    try:
+        return await coroutine
+    except _EXITS as error:
+        raise CodeExitedError(error) from error
 
 
 # What the SDK takes to write an answer after the code of the call has ended, in seconds.
