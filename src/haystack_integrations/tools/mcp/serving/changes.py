@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
@@ -64,35 +63,6 @@ _COMPONENTS: dict[str, Listing] = {
 _LOCAL_METHODS: dict[str, tuple[Listing, ...]] = {
     f"{verb}_{component}": (listing,) for component, listing in _COMPONENTS.items() for verb in ("add", "remove")
 }
-
-
-class Changes:
-    """
-    Calls functions when something has changed. From any thread.
-    """
-
-    def __init__(self) -> None:
-        self._callbacks: tuple[Callable[[Listing], None], ...] = ()
-        self._lock = threading.Lock()
-
-    def on_change(self, callback: Callable[[Listing], None]) -> None:
-        """
-        Call a function when something was added, removed or changed.
-
-        :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
-            must neither block nor raise.
-        """
-        with self._lock:
-            self._callbacks = (*self._callbacks, callback)
-
-    def changed(self, listing: Listing) -> None:
-        """
-        Call the functions.
-
-        :param listing: What changed.
-        """
-        for callback in self._callbacks:
-            callback(listing)
 
 
 class ChangeAnnouncer(Middleware):

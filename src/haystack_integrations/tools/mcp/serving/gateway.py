@@ -261,16 +261,9 @@ class LiveTools(Source):
         self.are_of_server: bool = isinstance(tools, MCPTool | MCPToolset)
         self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
         if isinstance(tools, HaystackTool) and not self.may_change:
-            self._served = {id(tools): _Made(tools, _definition(tools), serve(tools))}
+            self._serve_now({id(tools): _Made(tools, _definition(tools), serve(tools))})
         elif not self.may_change:
             self._look()
-
-    @property
-    def known_tools(self) -> Sequence[Tool]:
-        """
-        The tools that there were the last time.
-        """
-        return [made.served for made in self._served.values() if made.served is not None]
 
     @property
     def uses_tasks(self) -> bool:
@@ -301,9 +294,13 @@ class LiveTools(Source):
         is_same = list(before) == [id(tool) for tool in now]
         if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
             return  # as nearly always: it is asked at each call
-        self._served = {id(tool): self._made(tool, before.get(id(tool))) for tool in now}
+        self._serve_now({id(tool): self._made(tool, before.get(id(tool))) for tool in now})
         if before and before != self._served:
             self.changed("tools")
+
+    def _serve_now(self, served: dict[int, _Made]) -> None:
+        self._served = served
+        self.tools = [made.served for made in served.values() if made.served is not None]
 
     def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
         definition = _definition(tool)

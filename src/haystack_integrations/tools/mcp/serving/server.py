@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.secret_template import value_of
 from haystack_integrations.tools.mcp.serving.agents import agent_sources
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
-from haystack_integrations.tools.mcp.serving.changes import Changes, announcer_of
+from haystack_integrations.tools.mcp.serving.changes import Listing, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import document_store_sources
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import LiveTools, ServedServer, serve_mcp_tool
@@ -68,7 +68,7 @@ DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
 _KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 
 
-class HaystackProvider(Provider, Changes):
+class HaystackProvider(Provider):
     """
     Provides what was built in Haystack to a FastMCP server: `FastMCP("x", providers=[HaystackProvider(tools=[...])])`.
 
@@ -111,8 +111,8 @@ class HaystackProvider(Provider, Changes):
         :raises ValueError: If something cannot be served.
         :raises ImportError: If something needs a package that is not installed.
         """
-        Provider.__init__(self)
-        Changes.__init__(self)
+        super().__init__()
+        self._listeners: list[Callable[[Listing], None]] = []
         if on_duplicate not in get_args(DuplicatePolicy):
             msg = f"`on_duplicate` must be one of {', '.join(get_args(DuplicatePolicy))}, got {on_duplicate!r}"
             raise ValueError(msg)
@@ -141,8 +141,26 @@ class HaystackProvider(Provider, Changes):
 
     def _add(self, *sources: Source) -> None:
         for source in sources:
-            source.on_change(self.changed)
+            source.changed = self.changed
         self.sources = (*self.sources, *sources)
+
+    def on_change(self, callback: Callable[[Listing], None]) -> None:
+        """
+        Call a function when something was added, removed or changed.
+
+        :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
+            must neither block nor raise.
+        """
+        self._listeners.append(callback)
+
+    def changed(self, listing: Listing) -> None:
+        """
+        Call the functions of `on_change`. From any thread.
+
+        :param listing: What changed.
+        """
+        for callback in list(self._listeners):
+            callback(listing)
 
     def required_extensions(self) -> Sequence[ServerExtension]:
         """
@@ -185,19 +203,14 @@ class HaystackProvider(Provider, Changes):
         self.changed("tools")
 
     def _known_tools(self) -> list[Tool]:
-        return [tool for source in self.sources for tool in source.left(source.known_tools)]
-
-    async def _tools(self) -> list[Tool]:
-        async def left(source: Source) -> list[Tool]:
-            return source.left(await source.list_tools())
-
-        return await self._collect(left)
+        return [tool for source in self.sources for tool in source.known_tools]
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return self._unique(await self._tools())
+        return self._unique(await self._collect(lambda source: source.list_tools()))
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        return _highest(self._unique([tool for tool in await self._tools() if tool.name == name]), version)
+        listed: list[Tool] = await self._collect(lambda source: source.list_tools())
+        return _highest(self._unique([tool for tool in listed if tool.name == name]), version)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """

@@ -27,7 +27,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictB
 from pydantic.dataclasses import dataclass
 
 from haystack_integrations.tools.mcp.parameters import explains_options, short_repr
-from haystack_integrations.tools.mcp.serving.changes import Changes
+from haystack_integrations.tools.mcp.serving.changes import Listing
 
 # What the protocol allows, and the models of the larger providers.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -295,7 +295,7 @@ class NamedOptions(dict[str, ServeOptions]):
         )
 
 
-class Source(Changes):
+class Source:
     """
     What a provider serves: a pipeline, say, an agent, a toolset or a document store.
 
@@ -313,34 +313,26 @@ class Source(Changes):
         """
         Initialize the Source.
 
-        :param tools: Its tools, if they never change.
+        :param tools: Its tools, all versions of them.
         :param parts: What is warmed up when the server starts, and closed when it stops.
         :param prompts: Its prompts, if they never change.
         """
-        super().__init__()
-        self._fixed_tools = tools
+        self.tools = tools
         self.parts = parts
         self.prompts = prompts
+        # Called in any thread when something was added, removed or changed. The provider sets it.
+        self.changed: Callable[[Listing], None] = lambda _listing: None
         # The names and versions of the tools that are not served any more; all versions of the name for None.
         self.dropped: set[tuple[str, str | None]] = set()
-
-    def left(self, tools: Sequence[Tool]) -> list[Tool]:
-        """
-        Leave out the tools that are not served any more.
-
-        :param tools: Tools of this source.
-        :returns: The others.
-        """
-        if not self.dropped:
-            return list(tools)
-        return [tool for tool in tools if self.dropped.isdisjoint({(tool.name, None), (tool.name, tool.version)})]
 
     @property
     def known_tools(self) -> Sequence[Tool]:
         """
-        The tools that are known before anything is warmed up.
+        The tools that are known without asking anybody, but for those that are not served any more.
         """
-        return self._fixed_tools
+        if not self.dropped:
+            return self.tools
+        return [tool for tool in self.tools if self.dropped.isdisjoint({(tool.name, None), (tool.name, tool.version)})]
 
     @property
     def uses_tasks(self) -> bool:
