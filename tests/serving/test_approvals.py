@@ -26,7 +26,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.agent_runs import Question
-from haystack_integrations.tools.mcp.serving.server import keys_for_workers
+from haystack_integrations.tools.mcp.serving.running import keys_for_workers
 from tests.serving.components import LIMIT, approving, hitl
 from tests.support.reachable import reachable
 from tests.support.rows import rows

@@ -15,8 +15,8 @@ if importlib.util.find_spec("fastmcp") is None:
     raise ImportError(msg)
 
 from .agent_runs import ClientConfirmationStrategy
-from .running import http_app, run_server
-from .server import BearerToken, HaystackProvider, create_mcp_server
+from .running import BearerToken, http_app, run_server
+from .server import HaystackProvider, create_mcp_server
 from .sources import ServeOptions
 
 __all__ = [

@@ -5,7 +5,7 @@
 """
 Calls of served tools and reads: how many run at a time, in which threads, for how long, and how they fail.
 
-What they report of their progress, and how they end when the server stops, is here, too.
+What they report of their progress is here, too.
 
 A call takes a place, or waits for one; if too many wait already, it is refused. It keeps its place until it ended and
 the threads that it started ended, too: a thread cannot be stopped, so a call that was cancelled may leave one behind.
@@ -17,7 +17,6 @@ import asyncio
 import inspect
 import logging as python_logging
 import threading
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import (
@@ -27,28 +26,25 @@ from contextlib import (
     nullcontext,
     suppress,
 )
-from contextvars import ContextVar
 from functools import partial
 from keyword import iskeyword
 from math import inf
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import anyio
 import anyio.to_thread
-from fastmcp import Context, FastMCP
+from fastmcp import Context
 from fastmcp.dependencies import Dependency
 from fastmcp.exceptions import FastMCPError, NotFoundError, PromptError, ResourceError, ToolError
 from fastmcp.exceptions import ValidationError as InvalidRequestError
 from fastmcp.server.auth import AuthCheck
 from fastmcp.server.dependencies import OptionalCurrentContext, resolve_dependencies
-from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
 from fastmcp.tools.base import Tool, ToolResult
 from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
 from haystack.core.errors import PipelineRuntimeError
 from haystack.tools.errors import ToolInvocationError
-from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_KEY, decode_header_value
 from mcp.types import ToolAnnotations
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
@@ -83,20 +79,6 @@ class UnansweredError(ToolError, ResourceError, PromptError):
     """
 
 
-def _check_max_concurrency(value: object) -> int:
-    """
-    Check how many calls may run at a time.
-
-    :param value: The number.
-    :returns: The number.
-    :raises ValueError: If it is not a positive integer.
-    """
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        msg = f"`max_concurrency` must be an integer of at least 1, got {value!r}"
-        raise ValueError(msg)
-    return value
-
-
 class CallPool:
     """
     Bounds how many calls run at a time in an event loop.
@@ -108,7 +90,7 @@ class CallPool:
 
         :param max_concurrency: How many calls may run at a time. Eight times as many may wait.
         """
-        self.max_concurrency: int = _check_max_concurrency(max_concurrency)
+        self.max_concurrency = max_concurrency
         self._limiters: WeakKeyDictionary[asyncio.AbstractEventLoop, anyio.CapacityLimiter] = WeakKeyDictionary()
 
     def limited_by(self, options: ServeOptions) -> CallPool:
@@ -130,6 +112,24 @@ class CallPool:
         if limiter is None:
             limiter = self._limiters[loop] = anyio.CapacityLimiter(self.max_concurrency)
         return limiter
+
+
+class CodeExitedError(RuntimeError):
+    """
+    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        """
+        Initialize the CodeExitedError.
+
+        :param error: What was raised.
+        """
+        super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
+
+
+# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
+EXITS = (SystemExit, KeyboardInterrupt)
 
 
 class ServedCall:
@@ -226,7 +226,7 @@ class ServedCall:
                 return None
             try:
                 return function(*args)
-            except (*_EXITS, GeneratorExit, asyncio.CancelledError) as error:
+            except (*EXITS, GeneratorExit, asyncio.CancelledError) as error:
                 # Of the function's own code, as nobody can end or cancel it in a thread.
                 raise CodeExitedError(error) from error
             finally:
@@ -676,155 +676,3 @@ def errors_named(kind: str, name: str) -> Iterator[None]:
     except ValueError as error:
         msg = f"The {kind} '{name}' cannot be served. {error}"
         raise ValueError(msg) from error
-
-
-# Code that exits, and servers that stop
-
-
-class CodeExitedError(RuntimeError):
-    """
-    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
-    """
-
-    def __init__(self, error: BaseException) -> None:
-        """
-        Initialize the CodeExitedError.
-
-        :param error: What was raised.
-        """
-        super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
-
-
-# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
-_EXITS = (SystemExit, KeyboardInterrupt)
-# Whether the running code belongs to a call: of what is served here, or of FastMCP's own tools.
-_in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
-_watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-
-
-def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
-    """
-    Make tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
-    """
-    if loop in _watched_loops:
-        return
-    _watched_loops.add(loop)
-    before = loop.get_task_factory()
-
-    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        own = _without_exit(coroutine) if _in_call.get() else coroutine
-        task = asyncio.Task(own, loop=loop, **options) if before is None else before(loop, own, **options)
-        if own is not coroutine:
-            # If the task was cancelled before it began, Python would warn that it was never awaited.
-            task.add_done_callback(lambda _: coroutine.close())
-        return task
-
-    loop.set_task_factory(factory)
-
-
-async def _without_exit(coroutine: Any) -> Any:
-    try:
-        return await coroutine
-    except _EXITS as error:
-        raise CodeExitedError(error) from error
-
-
-# What the SDK takes to write an answer after the code of the call has ended, in seconds.
-_WRITING = 0.3
-# What runs code of the user.
-_CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
-
-
-class CallGuard(Middleware):
-    """
-    Ends the calls of one server when it stops, and fails those whose code would end the process.
-
-    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called, if that.
-    """
-
-    def __init__(self) -> None:
-        self._running: set[anyio.CancelScope] = set()
-        self.is_stopping: bool = False
-
-    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """
-        Pass a message on.
-
-        :param context: The message.
-        :param call_next: What answers it.
-        :returns: The answer.
-        :raises UnansweredError: If the server stops, or the code calls `sys.exit`.
-        """
-        if context.method == "tools/list" and context.fastmcp_context is not None:
-            name = _name_of_call(context.fastmcp_context)
-            if name is not None:
-                called = await context.fastmcp_context.fastmcp.get_tool(name)
-                return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
-        if context.method not in _CALLS:
-            return await call_next(context)
-        if self.is_stopping:
-            msg = "The server is stopping"
-            raise UnansweredError(msg)
-        _fail_tasks_that_exit(asyncio.get_running_loop())
-        token = _in_call.set(True)
-        with anyio.CancelScope() as scope:
-            self._running.add(scope)
-            try:
-                return await call_next(context)
-            except (Exception, GeneratorExit):
-                raise
-            except BaseException as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                    raise
-                # Otherwise the code has made it up, such as that of another task that it had waited for.
-                kind = type(error).__name__
-                logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
-                msg = f"The code that was called raised {kind}"
-                raise UnansweredError(msg) from error
-            finally:
-                self._running.discard(scope)
-                _in_call.reset(token)
-        msg = "The server is stopping, and this did not end in time. It was given up"
-        raise UnansweredError(msg)
-
-    async def stop(self, seconds: float) -> None:
-        """
-        Take no more calls, and wait until those that run have ended and their answers are written.
-
-        :param seconds: For how long; then those that are left are cancelled, and answered with an error.
-        """
-        self.is_stopping = True
-        give_up = time.monotonic() + seconds
-        while self._running and time.monotonic() < give_up:
-            await asyncio.sleep(0.02)
-        for scope in list(self._running):
-            scope.cancel()
-        await asyncio.sleep(_WRITING)
-        self.is_stopping = False
-
-
-def _name_of_call(context: Context) -> str | None:
-    """
-    Return the name of the tool that is being called, if it is the SDK that lists all of them.
-
-    Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
-    client's own listing names `tools/list` in its headers.
-    """
-    request: Any = context.request_context and context.request_context.request
-    headers = getattr(request, "headers", {})
-    return decode_header_value(headers.get(MCP_NAME_HEADER)) if headers.get(MCP_METHOD_HEADER) == "tools/call" else None
-
-
-def guard_of(server: FastMCP[Any]) -> CallGuard:
-    """
-    Return what ends the calls of a server. The first time, it is added to the server's middleware.
-
-    :param server: Any FastMCP server.
-    :returns: The same guard each time.
-    """
-    guard = next((each for each in server.middleware if isinstance(each, CallGuard)), None)
-    if guard is None:
-        guard = CallGuard()
-        server.add_middleware(guard)
-    return guard

@@ -9,20 +9,17 @@ What serves: a provider for any FastMCP server, and a server of its own with set
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import importlib.metadata
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any, Literal, Self, TypeVar, get_args
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Literal, Self, TypeVar
 
 from fastmcp import FastMCP, settings
 from fastmcp.prompts.base import Prompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
-from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
+from fastmcp.server.auth import AuthProvider
 from fastmcp.server.dependencies import get_context, get_server
 from fastmcp.server.extensions import ServerExtension
 from fastmcp.server.http import StarletteWithLifespan
@@ -34,21 +31,20 @@ from haystack import logging
 from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from haystack.utils import Secret
-from mcp.server.request_state import RequestStateSecurity
 from mcp.types import CompletionArgument, CompletionContext, PromptReference, ResourceTemplateReference
 
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
-from haystack_integrations.tools.mcp.parameters import texts
-from haystack_integrations.tools.mcp.secret_template import value_of
+from haystack_integrations.tools.mcp.parameters import Positive, checked
 from haystack_integrations.tools.mcp.serving.agents import agent_sources
-from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool, guard_of
+from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.changes import Listing, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import document_store_sources
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
 from haystack_integrations.tools.mcp.serving.gateway import LiveTools, ServedServer, serve_mcp_tool
 from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
 from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
+from haystack_integrations.tools.mcp.serving.running import auth_provider, guard_of, request_state_security
 from haystack_integrations.tools.mcp.serving.skills import skill_sources
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
@@ -64,10 +60,6 @@ NamedT = TypeVar("NamedT", bound=FastMCPComponent)
 DuplicatePolicy = Literal["warn", "error", "replace", "ignore"]
 
 
-# The environment variable with the keys.
-_KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
-
-
 class HaystackProvider(Provider):
     """
     Provides what was built in Haystack to a FastMCP server: `FastMCP("x", providers=[HaystackProvider(tools=[...])])`.
@@ -78,6 +70,7 @@ class HaystackProvider(Provider):
     # What is served, in this order.
     sources: tuple[Source, ...] = ()
 
+    @checked()
     def __init__(
         self,
         *,
@@ -88,7 +81,7 @@ class HaystackProvider(Provider):
         prompts: Any = None,
         skills: Any = None,
         options: Any = None,
-        max_concurrency: int = DEFAULT_MAX_CONCURRENCY,
+        max_concurrency: Positive = DEFAULT_MAX_CONCURRENCY,
         on_duplicate: DuplicatePolicy = "warn",
         task_queue: str = "haystack",
     ) -> None:
@@ -113,9 +106,6 @@ class HaystackProvider(Provider):
         """
         super().__init__()
         self._listeners: list[Callable[[Listing], None]] = []
-        if on_duplicate not in get_args(DuplicatePolicy):
-            msg = f"`on_duplicate` must be one of {', '.join(get_args(DuplicatePolicy))}, got {on_duplicate!r}"
-            raise ValueError(msg)
         self._on_duplicate = on_duplicate
         self._serves_last = on_duplicate in ("warn", "replace")
         # Each duplicate is warned of once: listings come again and again.
@@ -437,103 +427,6 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
 
 
 # The server
-
-
-class BearerToken(TokenVerifier):
-    """
-    One token that all clients share: for a few clients of your own.
-
-    For users with rights of their own, take one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`,
-    `OAuthProxy` ...).
-    """
-
-    def __init__(self, token: Secret | str, *, scopes: Sequence[str] = ()) -> None:
-        """
-        Initialize the verifier.
-
-        :param token: The token, as a Secret so that it stays out of code and files.
-        :param scopes: The scopes that whoever has the token has, for tools that want some.
-        :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
-        """
-        super().__init__()
-        value = value_of(token) if isinstance(token, Secret) else token
-        if not isinstance(value, str) or not value.strip():
-            msg = "`token` is empty: set the environment variable it comes from, or pass another one"
-            raise ValueError(msg)
-        # Digests have one length, so that comparing them says nothing about the token. Files of secrets often end with
-        # a newline, which no header can have.
-        self._digest = hashlib.sha256(value.strip().encode()).digest()
-        self._scopes = texts("scopes", scopes)
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """
-        Check a token that a client sent.
-
-        :param token: The token, without `Bearer`.
-        :returns: What the client may do, or None if the token is another one.
-        """
-        if not hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._digest):
-            return None
-        return AccessToken(token=token, client_id="bearer", scopes=self._scopes)
-
-
-def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
-    """
-    Turn what users pass as `auth` into a FastMCP provider.
-
-    :param auth: A provider, which stays as it is, or a Secret: the bearer token that all clients share.
-    :returns: The provider, or None for None.
-    :raises TypeError: If it is something else.
-    """
-    if auth is None or isinstance(auth, AuthProvider):
-        return auth
-    if isinstance(auth, Secret):
-        return BearerToken(auth)
-    msg = (
-        "`auth` must be a provider of `fastmcp.server.auth` (JWTVerifier, RemoteAuthProvider, OAuthProxy ...) or a "
-        f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
-    )
-    raise TypeError(msg)
-
-
-def request_state_security(keys: Sequence[str | Secret] | None = None) -> RequestStateSecurity | None:
-    """
-    Protect the state that clients carry between two calls with keys that several processes share.
-
-    :param keys: Secrets of at least 32 bytes each. The first one encrypts; all of them decrypt, so that a key can be
-        replaced while the server runs. By default those of the environment variable
-        `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
-    :returns: What FastMCP takes; None without keys: then it makes a key that no other process has.
-    :raises ValueError: If a key is too short, or given twice.
-    """
-    if keys is None:
-        found = _keys_of_environment()
-    else:
-        found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
-    found = [each for each in found if each]
-    return RequestStateSecurity(keys=found) if found else None
-
-
-def _keys_of_environment() -> list[str]:
-    return [each for each in map(str.strip, os.environ.get(_KEYS_VARIABLE, "").split(",")) if each]
-
-
-@contextmanager
-def keys_for_workers() -> Iterator[None]:
-    """
-    Give the processes that are started meanwhile one key, unless the environment has some.
-
-    :returns: A context manager.
-    """
-    before = os.environ.get(_KEYS_VARIABLE)
-    if not _keys_of_environment():
-        os.environ[_KEYS_VARIABLE] = secrets.token_hex(32)
-    try:
-        yield
-    finally:
-        os.environ.pop(_KEYS_VARIABLE)
-        if before is not None:
-            os.environ[_KEYS_VARIABLE] = before
 
 
 class HaystackServer(FastMCP[Any]):
