@@ -25,7 +25,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
-from haystack_integrations.tools.mcp.serving.agent_runs import Question
+from haystack_integrations.tools.mcp.serving.agent_runs import question_about, verdict_of
 from haystack_integrations.tools.mcp.serving.running import keys_for_workers
 from tests.serving.components import LIMIT, approving, hitl
 from tests.support.reachable import reachable
@@ -150,7 +150,7 @@ async def test_whoever_does_not_approve_rejects(era: str):
 )
 def test_what_is_not_clearly_an_approval_is_none(action: Any, approve: Any):
     answer = types.ElicitResult(action=action, content={"approve": approve})
-    assert Question("key", "Pay?").verdict(answer).action == "reject"
+    assert verdict_of(answer).action == "reject"
 
 
 @ERAS
@@ -306,12 +306,12 @@ async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_
 
 
 def test_what_is_shown_hides_nothing():
-    asked = Question.about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é\U000e0101"})
+    _, asked = question_about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é\U000e0101"})
 
-    assert asked.message.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
-    asked = Question.about("The agent 'x'", "pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok", {})
-    assert asked.message.endswith(r"'pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok' with {}")
-    assert Question.about("The agent 'x'", "pay", {"to": "B" * 5000}).message.endswith("... (1010 more characters)")
+    assert asked.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
+    _, asked = question_about("The agent 'x'", "pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok", {})
+    assert asked.endswith(r"'pay' with {}\nThe agent 'x' wants to call the tool 'lo\u200bok' with {}")
+    assert question_about("The agent 'x'", "pay", {"to": "B" * 5000})[1].endswith("... (1010 more characters)")
 
 
 async def paused(client: Client[Any]) -> types.InputRequiredResult:

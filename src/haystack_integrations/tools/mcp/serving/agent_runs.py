@@ -106,59 +106,39 @@ _TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
 Verdict: TypeAlias = human_in_the_loop.ConfirmationUIResult
 
 
-@dataclass(frozen=True)
-class Question:
+def question_about(caller: str, tool_name: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
     """
-    A tool call that somebody has to decide about.
+    Write the question about a tool call that somebody has to decide about.
 
-    :param key: Identifies it among those of its step.
-    :param message: What the person reads.
+    :param caller: Who wants to call the tool.
+    :param tool_name: The tool.
+    :param arguments: The arguments that the model chose.
+    :returns: Its key, which is the same in each process, and another one if a hook has changed the call; and what the
+        person reads.
     """
+    as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
+    if len(shown) > _MOST_SHOWN:
+        shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
+    digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
+    # A line end in the name would begin what looks like another question.
+    shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
+    return f"approve-{digest}", f"{caller} wants to call the tool '{shown_name}' with {shown}"
 
-    key: str
-    message: str
 
-    @classmethod
-    def about(cls, caller: str, tool_name: str, arguments: Mapping[str, Any]) -> Question:
-        """
-        Write a question.
+def verdict_of(answer: types.ElicitResult) -> Verdict:
+    """
+    Read an answer. Whatever is not clearly an approval is none.
 
-        :param caller: Who wants to call the tool.
-        :param tool_name: The tool.
-        :param arguments: The arguments that the model chose.
-        :returns: The question. Its key is the same in each process, and another one if a hook has changed the call.
-        """
-        as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
-        if len(shown) > _MOST_SHOWN:
-            shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
-        digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
-        # A line end in the name would begin what looks like another question.
-        shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
-        message = f"{caller} wants to call the tool '{shown_name}' with {shown}"
-        return cls(f"approve-{digest}", message)
-
-    def as_request(self) -> types.ElicitRequest:
-        """
-        Write the question as a client gets it.
-
-        :returns: The elicitation.
-        """
-        return types.ElicitRequest(params=types.ElicitRequestFormParams(message=self.message, requested_schema=_FORM))
-
-    def verdict(self, answer: types.ElicitResult) -> Verdict:
-        """
-        Read an answer. Whatever is not clearly an approval is none.
-
-        :param answer: What the client sent.
-        :returns: The verdict.
-        """
-        if answer.action != "accept":
-            return Verdict("reject")
-        content = answer.content or {}
-        given = content.get(_FEEDBACK)
-        feedback = given if isinstance(given, str) and given else None
-        action = "confirm" if content.get(_APPROVE) is True else "reject"
-        return Verdict(action, feedback)
+    :param answer: What the client sent.
+    :returns: The verdict.
+    """
+    if answer.action != "accept":
+        return Verdict("reject")
+    content = answer.content or {}
+    given = content.get(_FEEDBACK)
+    feedback = given if isinstance(given, str) and given else None
+    action = "confirm" if content.get(_APPROVE) is True else "reject"
+    return Verdict(action, feedback)
 
 
 @dataclass(frozen=True)
@@ -170,8 +150,8 @@ class Pause:
     :param data: The State before the model was asked for the last time.
     :param steps: How many steps it had taken.
     :param replies: What the model replied then.
-    :param questions: What was not decided.
-    :param verdicts: What was.
+    :param questions: What was not decided: what the person reads, by the keys of the questions.
+    :param verdicts: What was, by the same keys.
     :param number: Identifies the pause.
     """
 
@@ -179,7 +159,7 @@ class Pause:
     data: dict[str, Any]
     steps: int
     replies: list[dict[str, Any]]
-    questions: tuple[Question, ...]
+    questions: dict[str, str]
     verdicts: dict[str, Verdict]
     number: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     version: int = _VERSION
@@ -196,8 +176,12 @@ class Pause:
         if len(state) > _MOST_STATE:
             msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
             raise ToolError(msg)
+        forms = {
+            key: types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
+            for key, message in self.questions.items()
+        }
         return types.InputRequiredResult(
-            input_requests={each.key: each.as_request() for each in self.questions}, request_state=state
+            input_requests={key: types.ElicitRequest(params=form) for key, form in forms.items()}, request_state=state
         )
 
     @classmethod
@@ -218,12 +202,9 @@ class Pause:
             msg = "The request state belongs to another call."
             raise ToolError(msg)
         responses = context.input_responses or {}
-        given = {
-            each.key: each.verdict(response)
-            for each in pause.questions
-            if isinstance(response := responses.get(each.key), types.ElicitResult)
-        }
-        left = tuple(each for each in pause.questions if each.key not in given)
+        answers = {key: responses.get(key) for key in pause.questions}
+        given = {key: verdict_of(each) for key, each in answers.items() if isinstance(each, types.ElicitResult)}
+        left = {key: message for key, message in pause.questions.items() if key not in given}
         return replace(pause, questions=left, verdicts={**pause.verdicts, **given})
 
     def spend(self, spent: dict[str, float]) -> None:
@@ -302,7 +283,7 @@ class AgentRun:
         # What was decided about the calls, and what is not yet, by the keys of the questions.
         self._asked: Counter[str] = Counter()
         self._verdicts: dict[str, Verdict] = {}
-        self._pending: dict[str, Question] = {}
+        self._pending: dict[str, str] = {}
 
     async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
         """
@@ -329,7 +310,7 @@ class AgentRun:
                 carried(self._data),
                 self._steps,
                 [each.to_dict() for each in self._replies],
-                tuple(self._pending.values()),
+                self._pending,
                 self._verdicts,
             )
         finally:
@@ -354,7 +335,7 @@ class AgentRun:
         :param inputs: Its inputs.
         :returns: What the model replied before the run was paused, if it was, which is taken instead of calling it.
         """
-        self._check()
+        self.call.check()
         data = {} if self._state is None else self._state.data
         if HAS_HOOKS:
             self._steps = data["step_count"]
@@ -394,14 +375,10 @@ class AgentRun:
         :param state: The State.
         """
         self.note_state(state)
-        self._check()
+        self.call.check()
         if self._pending:
             raise _PausedError
         self._is_deciding = False
-
-    def _check(self) -> None:
-        if self.call.is_over:
-            raise _AbandonedRunError
 
     def _callback(self) -> Callable[[StreamingChunk], Any]:
         """
@@ -466,27 +443,27 @@ class AgentRun:
         if self.call.is_over:
             raise _refused(tool_name, "the client does not wait for the agent any longer.")
         agent = f"agent '{self.call.tool_name}'"
-        question = Question.about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
+        key, message = question_about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
         if is_own:
             # Of two equal calls in one step, each is decided about.
-            self._asked[question.key] += 1
-            question = replace(question, key=f"{question.key}-{self._asked[question.key]}")
-            if question.key in self._verdicts:
-                return self._verdicts[question.key]
+            self._asked[key] += 1
+            key = f"{key}-{self._asked[key]}"
+            if key in self._verdicts:
+                return self._verdicts[key]
         context = self.call.context
         if context is None or not _can_be_asked(context):
             # A server without sessions, such as several workers, knows nothing of an older client.
             reason = "the client does not take questions, or this server keeps no session in which to ask it."
             raise _refused(tool_name, reason)
         if not self.call.asks_by_result:
-            return await _elicit(context, tool_name, question)
+            return await _elicit(context, tool_name, message)
         if not is_own:
             raise _refused(
                 tool_name,
                 f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
                 "those that its tools make.",
             )
-        self._pending[question.key] = question
+        self._pending[key] = message
         raise _UndecidedError
 
     def arguments_of_model(
@@ -582,17 +559,9 @@ def _can_stream(generator: Any) -> bool:
     return any(each.name == "streaming_callback" or each.kind is each.VAR_KEYWORD for each in parameters)
 
 
-class _AbandonedRunError(BaseException):
-    """
-    Raised in a thread whose call was cancelled; nobody sees it.
-
-    It is no Exception, because Haystack 2 would save a snapshot of the run.
-    """
-
-
 class _PausedError(BaseException):
     """
-    Raised in a run that has to wait for approvals, for the same reason no Exception.
+    Raised in a run that has to wait for approvals. It is no Exception, because Haystack 2 would save a snapshot.
     """
 
 
@@ -641,13 +610,13 @@ def _can_be_asked(context: Context) -> bool:
     return capabilities is not None and capabilities.elicitation is not None
 
 
-async def _elicit(context: Context, tool_name: str, question: Question) -> Verdict:
+async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
     try:
-        answer = await context.session.elicit_form(question.message, _FORM, context.request_id)
+        answer = await context.session.elicit_form(message, _FORM, context.request_id)
     except SDKError as error:
         logger.debug("The client could not ask for approval: {error}", error=str(error))
         raise _refused(tool_name, "the client could not ask.") from None
-    return question.verdict(answer)
+    return verdict_of(answer)
 
 
 class _UndecidedError(Exception):

@@ -128,6 +128,14 @@ class CodeExitedError(RuntimeError):
         super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
 
 
+class AbandonedCallError(BaseException):
+    """
+    Raised in a thread whose call was cancelled; nobody sees it.
+
+    It is no Exception, because Haystack 2 would save a snapshot of an Agent's run.
+    """
+
+
 # What ends the event loop, and the process with it, unless it is caught in the task that raised it.
 EXITS = (SystemExit, KeyboardInterrupt)
 
@@ -149,7 +157,7 @@ class ServedCall:
         """
         self.tool_name = tool_name
         self.context = context
-        # Whether nobody waits for it any more: a thread that it left behind cannot be stopped, but begins nothing new.
+        # Whether nobody waits for it any more. A thread that it left behind cannot be stopped.
         self.is_over: bool = False
         self._pool = pool
         self._users = 1
@@ -182,6 +190,15 @@ class ServedCall:
         self._users -= 1
         if not self._users:
             self._limiter.release_on_behalf_of(self)
+
+    def check(self) -> None:
+        """
+        Stop what runs on in a thread, before it begins something new.
+
+        :raises AbandonedCallError: If nobody waits for the call any more.
+        """
+        if self.is_over:
+            raise AbandonedCallError
 
     @property
     def asks_by_result(self) -> bool:

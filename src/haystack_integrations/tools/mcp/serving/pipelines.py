@@ -133,8 +133,7 @@ async def _run(
     tasks: set[Any] = set()
 
     def before(component: str) -> None:
-        if call.is_over:
-            raise _AbandonedError
+        call.check()
         if runs_async:
             tasks.add(asyncio.current_task())
         progress.step(f"Running {component}")
@@ -149,10 +148,6 @@ async def _run(
         # Of a run that was cancelled, or in which a component failed, Haystack 2 leaves the others behind.
         for task in tasks - {asyncio.current_task()}:
             task.cancel()
-
-
-class _AbandonedError(Exception):
-    """Raised in a thread whose call was cancelled; nobody sees it."""
 
 
 def _observed(pipeline: Any) -> Any:
