@@ -3,23 +3,79 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Agents as tools: what clients send and get. How a run goes, and pauses for approvals, is in `serving.agent_runs`.
+Agents as tools: what clients send and get, how a run goes, and how it pauses for approvals.
+
+Of tool calls that somebody has to approve, the client is asked. How it is asked depends on the revision of the protocol
+that the client speaks.
+
+* *Handshake* (2025-11-25 and older): with an elicitation, while the run waits. Nothing is stored.
+* *2026-07-28*: a server cannot ask during a call. The call ends with an `InputRequiredResult`, and the client calls
+  again with the answers. The run goes on, perhaps in another process, from what the result carries:
+
+  ```
+  first call ──> RUNNING ──> done: the answer
+                  │   ▲
+      calls to be │   │ all answered, and never continued before: the calls that were approved are made
+        approved  ▼   │
+                 PAUSED ──> not all answered: paused as before
+                        └─> continued before, or expired: refused; nothing is run
+  ```
+
+What never runs twice: what ran before the pause is not run again, because the messages and the State are carried along,
+and so is the reply of the model that wants the calls. At a pause, no call of that reply has been made, approved or not.
+A pause is continued once: it has a number, which is spent before the run goes on. If the server dies after that, the
+client gets an error, and whether the calls were made is not known; it has to begin anew.
+Hooks of the Agent at `before_llm` and `before_tool` run again for the step that was paused, those at `before_run` do
+not.
+
+Only the served Agent's own calls pause it, at its hook `before_tool`: nothing of the step has been done by then. What
+runs within (an Agent that is a tool, say) would begin anew when the client calls again. Its calls are asked about with
+an elicitation if the client takes those during a call, and are refused otherwise.
+
+The carried state is encrypted by FastMCP, for the same tool, arguments and user only, and expires.
 """
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import functools
+import hashlib
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+import json
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from fastmcp.exceptions import ToolError
+from fastmcp.server.context import Context
+from haystack import logging
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, ChatRole
-from mcp.types import InputRequiredResult, TextContent
-from pydantic import WithJsonSchema
+from haystack.core.serialization import default_from_dict, default_to_dict
+from haystack.dataclasses import ChatMessage, ChatRole, StreamingChunk, ToolCall
+from mcp import types
+from mcp.shared.exceptions import MCPError as SDKError
+from pydantic import TypeAdapter, WithJsonSchema
 
-from haystack_integrations.tools.mcp.haystack_compat import input_sockets, output_sockets
-from haystack_integrations.tools.mcp.serving.agent_runs import AgentRun, Pause, observed_agent
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
+from haystack_integrations.tools.mcp.haystack_compat import (
+    HAS_HOOKS,
+    deserialize_object,
+    deserialize_values,
+    input_sockets,
+    is_async_agent,
+    output_sockets,
+    serialize_object,
+    serialize_values,
+)
+from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     ProgressReporter,
@@ -30,6 +86,33 @@ from haystack_integrations.tools.mcp.serving.calls import (
 from haystack_integrations.tools.mcp.serving.results import Answer
 from haystack_integrations.tools.mcp.serving.schemas import InputSchema, ServedInput, output_schema
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known
+
+if TYPE_CHECKING or HAS_HOOKS:
+    from haystack.hooks import human_in_the_loop
+else:
+    from haystack import human_in_the_loop
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
+
+# More than this is no state to send back and forth. Servers take requests of up to 4 MiB.
+_MOST_STATE = 2 * 2**20
+_VERSION = 1
+# For how long it is remembered which pauses were continued, in seconds; longer than states are valid.
+_KEEP_SPENT = 24 * 3600.0
+# Longer arguments are cut in a question, which says so.
+_MOST_SHOWN = 4000
+_APPROVE, _FEEDBACK = "approve", "feedback"
+# The JSON schema of an answer.
+_FORM: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        _APPROVE: {"type": "boolean", "title": "Approve", "description": "Whether the tool may run"},
+        _FEEDBACK: {"type": "string", "title": "Feedback", "description": "What the agent should know about it"},
+    },
+    "required": [_APPROVE],
+}
+# The texts for the model that a strategy of Haystack may have of its own.
+_TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
 
 # What clients send and get, beside State, by the names that they see.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
@@ -89,11 +172,11 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
             if each not in options.bound
         }
     )
-    types = {_ANSWER: str, **{each: socket.type for each, socket in sockets.items()}}
+    declared = {_ANSWER: str, **{each: socket.type for each, socket in sockets.items()}}
     # When which pauses were continued, by their numbers.
     spent: dict[str, float] = {}
 
-    async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | InputRequiredResult:
+    async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | types.InputRequiredResult:
         run_inputs = _run_inputs(agent, inputs, arguments)
         pause = Pause.continued_by(call)
         if pause is not None and pause.questions:
@@ -115,7 +198,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
         pool=pool,
         kind="agents",
         output_schema=output_schema(
-            {each: types[inner] for each, inner in outputs.items()}, include_embeddings=options.include_embeddings
+            {each: declared[inner] for each, inner in outputs.items()}, include_embeddings=options.include_embeddings
         ),
     )
 
@@ -153,7 +236,7 @@ def _answer(found: dict[str, Any], outputs: dict[str, str]) -> Answer:
         shown = last if last.text else media or values[_ANSWER]
     reason = "the model did not reply" if is_silent else _incomplete_because(last, found)
     if reason is not None:
-        shown = [shown, TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
+        shown = [shown, types.TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
     return Answer(structured, shown)
 
 
@@ -218,3 +301,692 @@ def _served_input(agent: Agent, name: str, *, is_required: bool) -> ServedInput:
         default=None if socket.is_mandatory else socket.default_value,
         description=f"The value of '{name}'",
     )
+
+
+# Runs, and the approval of their tool calls
+
+# What somebody decided about a tool call.
+Verdict: TypeAlias = human_in_the_loop.ConfirmationUIResult
+
+
+def question_about(caller: str, tool_name: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """
+    Write the question about a tool call that somebody has to decide about.
+
+    :param caller: Who wants to call the tool.
+    :param tool_name: The tool.
+    :param arguments: The arguments that the model chose.
+    :returns: Its key, which is the same in each process, and another one if a hook has changed the call; and what the
+        person reads.
+    """
+    as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
+    if len(shown) > _MOST_SHOWN:
+        shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
+    digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
+    # A line end in the name would begin what looks like another question.
+    shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
+    return f"approve-{digest}", f"{caller} wants to call the tool '{shown_name}' with {shown}"
+
+
+def verdict_of(answer: types.ElicitResult) -> Verdict:
+    """
+    Read an answer. Whatever is not clearly an approval is none.
+
+    :param answer: What the client sent.
+    :returns: The verdict.
+    """
+    if answer.action != "accept":
+        return Verdict("reject")
+    content = answer.content or {}
+    given = content.get(_FEEDBACK)
+    feedback = given if isinstance(given, str) and given else None
+    action = "confirm" if content.get(_APPROVE) is True else "reject"
+    return Verdict(action, feedback)
+
+
+@dataclass(frozen=True)
+class Pause:
+    """
+    A run that waits for approvals, as JSON.
+
+    :param agent: The name of the Agent.
+    :param data: The State before the model was asked for the last time.
+    :param steps: How many steps it had taken.
+    :param replies: What the model replied then.
+    :param questions: What was not decided: what the person reads, by the keys of the questions.
+    :param verdicts: What was, by the same keys.
+    :param number: Identifies the pause.
+    """
+
+    agent: str
+    data: dict[str, Any]
+    steps: int
+    replies: list[dict[str, Any]]
+    questions: dict[str, str]
+    verdicts: dict[str, Verdict]
+    number: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    version: int = _VERSION
+
+    def as_result(self) -> types.InputRequiredResult:
+        """
+        Write the pause as the result of a call.
+
+        :returns: The questions for the client, and all that is needed to go on.
+        :raises ToolError: If there is too much of it.
+        """
+        # Not by pydantic, whose JSON has neither Infinity nor half of a surrogate pair.
+        state = json.dumps(_PAUSE.dump_python(self))
+        if len(state) > _MOST_STATE:
+            msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
+            raise ToolError(msg)
+        forms = {
+            key: types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
+            for key, message in self.questions.items()
+        }
+        return types.InputRequiredResult(
+            input_requests={key: types.ElicitRequest(params=form) for key, form in forms.items()}, request_state=state
+        )
+
+    @classmethod
+    def continued_by(cls, call: ServedCall) -> Pause | None:
+        """
+        Read the pause that a client sent back with its answers, after FastMCP decrypted it.
+
+        :param call: The call of the Agent.
+        :returns: The pause with fewer questions and more verdicts, under the same number; None for a new run.
+        :raises ToolError: If it is of something else.
+        """
+        context, pause = call.context, None
+        if context is None or context.request_state is None:
+            return None
+        with suppress(ValueError):
+            pause = _PAUSE.validate_python(json.loads(context.request_state))
+        if pause is None or (pause.version, pause.agent) != (_VERSION, call.tool_name):
+            msg = "The request state belongs to another call."
+            raise ToolError(msg)
+        responses = context.input_responses or {}
+        answers = {key: responses.get(key) for key in pause.questions}
+        given = {key: verdict_of(each) for key, each in answers.items() if isinstance(each, types.ElicitResult)}
+        left = {key: message for key, message in pause.questions.items() if key not in given}
+        return replace(pause, questions=left, verdicts={**pause.verdicts, **given})
+
+    def spend(self, spent: dict[str, float]) -> None:
+        """
+        Note that the run goes on.
+
+        :param spent: When which pauses were continued in this process, by their numbers.
+        :raises ToolError: If this one was continued before.
+        """
+        now = time.monotonic()
+        for number in [each for each, since in spent.items() if now - since > _KEEP_SPENT]:
+            del spent[number]
+        if self.number in spent:
+            msg = "This run was continued before. Whether its tools were called is not known; begin anew."
+            raise ToolError(msg)
+        spent[self.number] = now
+
+
+_PAUSE: TypeAdapter[Pause] = TypeAdapter(Pause)
+
+
+def carried(data: dict[str, Any]) -> dict[str, Any]:
+    """
+    Write the State of a run as JSON.
+
+    :param data: The State.
+    :returns: What `deserialize_values` takes.
+    :raises ToolError: If that is not possible.
+    """
+    try:
+        stored = serialize_values(data)
+        # What cannot be read should be known before somebody decides in vain.
+        deserialize_values(json.loads(json.dumps(stored)))
+    except Exception as error:
+        logger.error("The State of an Agent cannot be carried to the call that continues it: {error}", error=str(error))
+        msg = "The state of the agent cannot be carried on after an approval."
+        raise ToolError(msg) from error
+    return stored
+
+
+# What an Agent of Haystack 3 keeps in its State for itself, and makes anew for each run.
+_OF_THE_SERVER = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
+
+
+class AgentRun:
+    """
+    One run of an Agent: says what it does, has its tool calls approved, and ends it if nobody waits for it any more.
+    """
+
+    def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, pause: Pause | None = None) -> None:
+        """
+        Initialize the AgentRun.
+
+        :param agent: The result of `observed_agent`.
+        :param call: The call that waits for it.
+        :param progress: Where steps, tool calls and text are reported.
+        :param pause: What it goes on from, with all verdicts, if it was paused.
+        """
+        self.call = call
+        self.loop = asyncio.get_running_loop()
+        self._agent = agent
+        self._progress = progress
+        self._runs_async = is_async_agent(agent)
+        self._resumed = pause
+        self._waiting: set[Future[Verdict]] = set()
+        self._policies: dict[int, tuple[Any, Any]] = {}
+        # The State: on Haystack 2 once tools were called, which has no more than the inputs and messages until then.
+        self._state: Any = None
+        # Of the step that is under way: what the State had, what the model replied, and which calls that are.
+        self._data: dict[str, Any] = {}
+        self._steps = -1 if pause is None else pause.steps - 1
+        self._replies: list[ChatMessage] = []
+        self._calls: list[ToolCall] = []
+        # Between the reply and the calls, where the run can pause.
+        self._is_deciding = False
+        # What was decided about the calls, and what is not yet, by the keys of the questions.
+        self._asked: Counter[str] = Counter()
+        self._verdicts: dict[str, Verdict] = {}
+        self._pending: dict[str, str] = {}
+
+    async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
+        """
+        Run the Agent, or go on with the run that was paused.
+
+        :param inputs: The parameters of `Agent.run`.
+        :returns: The outputs; a pause if tool calls have to be approved before it can go on.
+        """
+        agent = self._agent
+        if self._resumed is not None:
+            data = deserialize_values(self._resumed.data)
+            agent = _continued(agent, data, self._resumed.steps)
+            inputs = {**inputs, **data}
+        if self._progress.is_wanted and _can_stream(agent.chat_generator):
+            inputs = {**inputs, "streaming_callback": self._callback()}
+        token = _current_run.set(self)
+        try:
+            if self._runs_async:
+                return dict(await agent.run_async(**inputs))
+            return dict(await self.call.in_thread(lambda: agent.run(**inputs)))
+        except _PausedError:
+            return Pause(
+                self.call.tool_name,
+                carried(self._data),
+                self._steps,
+                [each.to_dict() for each in self._replies],
+                self._pending,
+                self._verdicts,
+            )
+        finally:
+            _current_run.reset(token)
+            # Before threads that wait for an approval go on: they ask nothing more.
+            self.call.is_over = True
+            for waiting in list(self._waiting):
+                waiting.cancel()
+
+    def note_state(self, state: Any) -> None:
+        """
+        Note the State, which the chat generator does not see.
+
+        :param state: The State.
+        """
+        self._state = state
+
+    def before_model(self, inputs: dict[str, Any]) -> dict[str, Any] | None:
+        """
+        Report a step, before the chat generator is called.
+
+        :param inputs: Its inputs.
+        :returns: What the model replied before the run was paused, if it was, which is taken instead of calling it.
+        """
+        self.call.check()
+        data = {} if self._state is None else self._state.data
+        if HAS_HOOKS:
+            self._steps = data["step_count"]
+        else:
+            data = {**data, "messages": inputs["messages"]}
+            self._steps += 1
+        self._data = {
+            # Lists and dictionaries may be changed in place.
+            key: copy.copy(value) if isinstance(value, list | dict) else value
+            for key, value in data.items()
+            if key not in _OF_THE_SERVER
+        }
+        if self._resumed is not None:
+            return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
+        self._progress.step(f"Step {self._steps + 1}: asking the model")
+        return None
+
+    def after_model(self, replied: dict[str, Any]) -> None:
+        """
+        Report the tools that the model wants to call, without their arguments. From now on the run can pause.
+
+        :param replied: The outputs of the chat generator.
+        """
+        self._replies = list(replied.get("replies") or [])
+        self._calls = [each for message in self._replies for each in message.tool_calls]
+        self._is_deciding = True
+        resumed, self._resumed = self._resumed, None
+        self._verdicts = {} if resumed is None else dict(resumed.verdicts)
+        self._asked.clear()
+        if self._calls and resumed is None:
+            self._progress.step(f"Calling {', '.join(each.tool_name for each in self._calls)}")
+
+    def before_tools(self, state: Any) -> None:
+        """
+        End the run before its tools are called, if nobody waits for it, or if somebody has to approve a call.
+
+        :param state: The State.
+        """
+        self.note_state(state)
+        self.call.check()
+        if self._pending:
+            raise _PausedError
+        self._is_deciding = False
+
+    def _callback(self) -> Callable[[StreamingChunk], Any]:
+        """
+        Make the streaming callback of a run.
+
+        It is a function, because Haystack 2 copies inputs: of a bound method, it would copy the Agent, too.
+        """
+        report = self._report
+
+        def reported(chunk: StreamingChunk) -> None:
+            report(chunk)
+
+        async def reported_async(chunk: StreamingChunk) -> None:
+            report(chunk)
+
+        return reported_async if self._runs_async else reported
+
+    def _report(self, chunk: StreamingChunk) -> None:
+        result = chunk.tool_call_result
+        if result is not None:
+            self._progress.step(f"{result.origin.tool_name} {'failed' if result.error else 'answered'}")
+        elif chunk.content:
+            self._progress.text(chunk.content)
+
+    # Approvals
+
+    def own_policy(self, policy: Any) -> Any:
+        """
+        Copy a policy for this run: what somebody approved in another run is not approved in this one.
+
+        :param policy: A ConfirmationPolicy, which may learn from answers.
+        :returns: The copy, the same one each time.
+        :raises ToolError: If it cannot be copied.
+        """
+        if id(policy) not in self._policies:
+            # With the policy, so that no other one gets its id.
+            try:
+                self._policies[id(policy)] = (policy, copy.deepcopy(policy))
+            except TypeError as error:  # with a lock or a connection in it
+                msg = f"`confirmation_policy` ({type(policy).__name__}) cannot be copied; give it a `__deepcopy__`"
+                raise ToolError(msg) from error
+        return self._policies[id(policy)][1]
+
+    def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict:
+        """
+        Ask somebody to decide about a call, from a thread of the run.
+
+        :param tool_name: The tool.
+        :param tool_params: All its arguments, including those that the model does not see.
+        :param tool_call_id: Identifies the call.
+        :returns: The verdict.
+        :raises _UndecidedError: If nobody can be asked, or the run has to pause for it.
+        """
+        chosen = self.arguments_of_model(tool_name, tool_call_id, tool_params)
+        deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
+        waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
+        self._waiting.add(waiting)
+        waiting.add_done_callback(self._waiting.discard)
+        return waiting.result()
+
+    async def _decide(self, tool_name: str, chosen: Mapping[str, Any], *, is_own: bool) -> Verdict:
+        if self.call.is_over:
+            raise _refused(tool_name, "the client does not wait for the agent any longer.")
+        agent = f"agent '{self.call.tool_name}'"
+        key, message = question_about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
+        if is_own:
+            # Of two equal calls in one step, each is decided about.
+            self._asked[key] += 1
+            key = f"{key}-{self._asked[key]}"
+            if key in self._verdicts:
+                return self._verdicts[key]
+        context = self.call.context
+        if context is None or not _can_be_asked(context):
+            # A server without sessions, such as several workers, knows nothing of an older client.
+            reason = "the client does not take questions, or this server keeps no session in which to ask it."
+            raise _refused(tool_name, reason)
+        if not self.call.asks_by_result:
+            return await _elicit(context, tool_name, message)
+        if not is_own:
+            raise _refused(
+                tool_name,
+                f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
+                "those that its tools make.",
+            )
+        self._pending[key] = message
+        raise _UndecidedError
+
+    def arguments_of_model(
+        self, tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """
+        Choose those arguments of a call that the model gave it. Haystack 2 adds those from State before it asks.
+
+        :param tool_name: The tool.
+        :param tool_call_id: Identifies the call, if the model gave it an id.
+        :param arguments: What a confirmation strategy is told.
+        :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
+        """
+        calls = [each for each in self._calls if each.tool_name == tool_name and not HAS_HOOKS]
+        calls = [each for each in calls if each.id == tool_call_id] or calls
+        names = {name for each in calls for name in each.arguments} if calls else set(arguments)
+        return {name: value for name, value in arguments.items() if name in names}
+
+    def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
+        """
+        Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
+        """
+        if not self._is_deciding:
+            return False
+        wanted = self._state.data["messages"][-1].tool_calls if HAS_HOOKS else self._calls
+        return any(each.tool_name == tool_name and tool_call_id in (None, each.id) for each in wanted)
+
+
+# The run that the code is part of.
+_current_run: ContextVar[AgentRun] = ContextVar("mcp_haystack_agent_run")
+
+
+def observed_agent(agent: Any) -> Any:
+    """
+    Copy an Agent so that its runs are told of what it does, and its clients are asked in place of a console.
+
+    There is one copy for all runs: a copy of a chat generator may close what it shares with the original when it goes.
+
+    :param agent: An Agent. It stays as it is, and shares its tools and hooks with the copy.
+    :returns: The copy, which an AgentRun runs.
+    """
+    observed = copy.copy(agent)
+    generator = agent.chat_generator
+    observed.chat_generator = copy.copy(generator)
+    for name in ("run", "run_async", "warm_up", "warm_up_async", "close", "close_async"):
+        method = getattr(generator, name, None)
+        if method is not None:
+            # What is warmed up is the model of the one that runs.
+            watched = _watched(method) if name in ("run", "run_async") else method
+            setattr(observed.chat_generator, name, watched)
+    if HAS_HOOKS:
+        hooks = {point: [_hook_for_clients(each) for each in own] for point, own in agent.hooks.items()}
+        note = _Hook(lambda state: _current_run.get().note_state(state))
+        decide = _Hook(lambda state: _current_run.get().before_tools(state))
+        hooks["before_llm"] = [*hooks.get("before_llm", []), note]
+        hooks["before_tool"] = [*hooks.get("before_tool", []), decide]
+        observed.hooks = hooks
+        return observed
+    observed._confirmation_strategies = _for_clients(agent._confirmation_strategies)
+    invoker = agent._tool_invoker
+    if invoker is not None:
+
+        @functools.wraps(invoker.run)
+        def invoke(**inputs: Any) -> Any:
+            _current_run.get().before_tools(inputs["state"])
+            return invoker.run(**inputs)
+
+        observed._tool_invoker = copy.copy(invoker)
+        observed._tool_invoker.run = invoke
+    return observed
+
+
+def _watched(generate: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(generate)
+    def watched(**inputs: Any) -> Any:
+        run = _current_run.get()
+        replied = run.before_model(inputs) or generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    @functools.wraps(generate)
+    async def watched_async(**inputs: Any) -> Any:
+        run = _current_run.get()
+        replied = run.before_model(inputs) or await generate(**inputs)
+        run.after_model(replied)
+        return replied
+
+    return watched_async if inspect.iscoroutinefunction(generate) else watched
+
+
+def _can_stream(generator: Any) -> bool:
+    parameters = inspect.signature(generator.run).parameters.values()
+    return any(each.name == "streaming_callback" or each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+class _PausedError(BaseException):
+    """
+    Raised in a run that has to wait for approvals. It is no Exception, because Haystack 2 would save a snapshot.
+    """
+
+
+class _Hook:
+    """
+    A hook of an Agent of Haystack 3.
+    """
+
+    def __init__(self, run: Callable[[Any], object]) -> None:
+        self.run = run
+
+    async def run_async(self, state: Any) -> None:
+        # Without it, the hook would run in a thread.
+        self.run(state)
+
+
+def _continued(observed: Any, data: dict[str, Any], steps: int) -> Any:
+    """
+    Copy an observed Agent so that its next run goes on where another one was before it called the chat generator.
+
+    :param observed: The result of `observed_agent`.
+    :param data: What the State had.
+    :param steps: How many steps it had taken.
+    :returns: The copy. It is run with that data as parameters.
+    """
+    continued = copy.copy(observed)
+    # The messages have what these added.
+    for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
+        setattr(continued, name, None)
+    if HAS_HOOKS:
+        continued.hooks = {**observed.hooks, "before_run": [_Hook(lambda state: state.data.update(data))]}
+    else:
+        continued.max_agent_steps -= steps
+    return continued
+
+
+# Asking clients
+
+
+def _can_be_asked(context: Context) -> bool:
+    if context.is_background_task:
+        return True
+    if context.request_context is None:
+        return False
+    capabilities = context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
+    try:
+        answer = await context.session.elicit_form(message, _FORM, context.request_id)
+    except SDKError as error:
+        logger.debug("The client could not ask for approval: {error}", error=str(error))
+        raise _refused(tool_name, "the client could not ask.") from None
+    return verdict_of(answer)
+
+
+class _UndecidedError(Exception):
+    """
+    Raised where nobody decided about a call, so that the policy learns nothing from it.
+    """
+
+    def __init__(self, feedback: str | None = None) -> None:
+        super().__init__(feedback)
+        self.feedback = feedback
+
+
+def _refused(tool_name: str, reason: str) -> _UndecidedError:
+    logger.warning("A call of the tool '{tool}' is refused: {reason}", tool=tool_name, reason=reason)
+    return _UndecidedError(f"The tool '{tool_name}' was not called, because nobody can be asked for approval: {reason}")
+
+
+@stored_in("haystack_integrations.tools.mcp.serving")
+class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
+    """
+    Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
+
+    ```python
+    from haystack.hooks.human_in_the_loop import ConfirmationHook
+
+    hook = ConfirmationHook({"delete_file": ClientConfirmationStrategy()})
+    agent = Agent(chat_generator=OpenAIChatGenerator(), tools=[delete_file], hooks={"before_tool": [hook]})
+    server = create_mcp_server("files", agents={"files": agent})
+    ```
+
+    On Haystack 2.31, an Agent takes it as `confirmation_strategies={"delete_file": ClientConfirmationStrategy()}`.
+
+    The person who uses the client sees the tool and the arguments that the model chose, and approves or rejects,
+    perhaps with a word for the model. A client that cannot ask anybody rejects. A served Agent whose strategies ask at
+    a console (`SimpleConsoleUI`, `RichConsoleUI`) asks its clients instead, without any change.
+    """
+
+    def __init__(self, confirmation_policy: Any = None, **templates: str) -> None:
+        """
+        Initialize the ClientConfirmationStrategy.
+
+        :param confirmation_policy: A ConfirmationPolicy of Haystack, which decides what is asked; by default
+            everything. What it learns from answers holds for one call of the served Agent.
+        :param templates: `reject_template`, `modify_template` and `user_feedback_template`, as
+            BlockingConfirmationStrategy has them.
+        :raises TypeError: If there is another template.
+        """
+        policy = human_in_the_loop.AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
+        client: Any = None  # there is one for each call
+        super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
+
+    def run(
+        self,
+        *,
+        tool_name: str,
+        tool_description: str,
+        tool_params: dict[str, Any],
+        tool_call_id: str | None = None,
+        confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> human_in_the_loop.ToolExecutionDecision:
+        """
+        Ask the client if the policy says so, from a thread.
+
+        :param tool_name: Name of the tool.
+        :param tool_description: Its description.
+        :param tool_params: The arguments.
+        :param tool_call_id: Identifies the call.
+        :param confirmation_strategy_context: Not used.
+        :returns: The decision.
+        :raises RuntimeError: If the Agent is not served.
+        """
+        run = _current_run.get(None)
+
+        def ask(tool_name: str, _description: str, tool_params: dict[str, Any]) -> Verdict:
+            if run is None:
+                msg = (
+                    "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a "
+                    "server."
+                )
+                raise RuntimeError(msg)
+            return run.decide(tool_name, tool_params, tool_call_id)
+
+        own = copy.copy(self)
+        client: Any = SimpleNamespace(get_user_confirmation=ask)
+        own.confirmation_ui = client
+        if run is not None:
+            own.confirmation_policy = run.own_policy(self.confirmation_policy)
+        try:
+            decision: human_in_the_loop.ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
+                tool_name=tool_name,
+                tool_description=tool_description,
+                tool_params=tool_params,
+                tool_call_id=tool_call_id,
+            )
+        except _UndecidedError as undecided:
+            return human_in_the_loop.ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
+        if run is None or not decision.execute:
+            return decision
+        # On 2.31, the model would be told those from the State.
+        final = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
+        return replace(decision, final_tool_params=final)
+
+    async def run_async(self, **call: Any) -> human_in_the_loop.ToolExecutionDecision:
+        """
+        Ask the client like `run`, without blocking the event loop.
+
+        :param call: The parameters of `run`.
+        :returns: The decision.
+        """
+        run = _current_run.get(None)
+        if run is None:
+            return self.run(**call)
+        if asyncio.get_running_loop() is not run.loop:  # an Agent that a tool runs in an event loop of its own
+            return await asyncio.to_thread(self.run, **call)
+        return await run.call.in_thread(lambda: self.run(**call))
+
+    def to_dict(self) -> dict[str, Any]:
+        """
+        Serialize the strategy.
+
+        :returns: A dictionary with its parameters.
+        """
+        policy = serialize_object("confirmation_policy", self.confirmation_policy)
+        return default_to_dict(self, confirmation_policy=policy, **_templates_of(self))
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ClientConfirmationStrategy:
+        """
+        Deserialize the strategy.
+
+        :param data: The result of `to_dict`.
+        :returns: The strategy.
+        """
+        parameters = dict(data.get("init_parameters", {}))
+        if isinstance(parameters.get("confirmation_policy"), dict):
+            parameters["confirmation_policy"] = deserialize_object(parameters["confirmation_policy"])
+        loaded: ClientConfirmationStrategy = default_from_dict(cls, {**data, "init_parameters": parameters})
+        return loaded
+
+
+def _templates_of(strategy: Any) -> dict[str, str]:
+    return {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
+
+
+def _hook_for_clients(hook: Any) -> Any:
+    strategies = getattr(hook, "confirmation_strategies", None)
+    if isinstance(strategies, dict):
+        asking = copy.copy(hook)
+        asking.confirmation_strategies = _for_clients(strategies)
+        return asking
+    if _is_console(getattr(hook, "confirmation_ui", None)):
+        # MCPConfirmationHook, which has either.
+        asking = copy.copy(hook)
+        asking.confirmation_ui, asking.strategy = None, ClientConfirmationStrategy()
+        return asking
+    return hook
+
+
+def _for_clients(strategies: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: _strategy_for_clients(each) for name, each in strategies.items()}
+
+
+def _strategy_for_clients(strategy: Any) -> Any:
+    if not _is_console(getattr(strategy, "confirmation_ui", None)):
+        return strategy
+    return ClientConfirmationStrategy(strategy.confirmation_policy, **_templates_of(strategy))
+
+
+def _is_console(ui: Any) -> bool:
+    return isinstance(ui, human_in_the_loop.RichConsoleUI | human_in_the_loop.SimpleConsoleUI)
