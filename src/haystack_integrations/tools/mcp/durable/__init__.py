@@ -13,9 +13,8 @@ except ImportError as error:
     raise ImportError(msg) from error
 
 from haystack_integrations.tools.mcp.durable.cassette import Cassette
-from haystack_integrations.tools.mcp.durable.journal import RunJournal
+from haystack_integrations.tools.mcp.durable.journal import JournaledChatGenerator, RunJournal
 from haystack_integrations.tools.mcp.durable.run import UnknownCall
 from haystack_integrations.tools.mcp.durable.store import RecordedRun
-from haystack_integrations.tools.mcp.durable.wrappers import JournaledChatGenerator
 
 __all__ = ["Cassette", "JournaledChatGenerator", "RecordedRun", "RunJournal", "UnknownCall"]
