@@ -19,23 +19,11 @@ from typing import Any, Literal
 from fastmcp import FastMCP
 from fastmcp.server.context import Context
 from fastmcp.server.middleware import CallNext, Middleware, MiddlewareContext
+from mcp import types
+from mcp.server import subscriptions
 from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import ListenHandler, SubscriptionBus
 from mcp.shared.dispatcher import coerce_request_id
-from mcp.shared.subscriptions import (
-    PromptsListChanged,
-    ResourcesListChanged,
-    ResourceUpdated,
-    ServerEvent,
-    ToolsListChanged,
-)
-from mcp.types import (
-    EmptyResult,
-    SubscribeRequestParams,
-    SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
-)
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 # What changed: which list a client has to get anew.
@@ -44,10 +32,10 @@ Listing = Literal["tools", "resources", "prompts"]
 # How many sessions are notified, the newest ones.
 _MOST_SESSIONS = 1000
 
-_EVENTS: dict[Listing, ServerEvent] = {
-    "tools": ToolsListChanged(),
-    "resources": ResourcesListChanged(),
-    "prompts": PromptsListChanged(),
+_EVENTS: dict[Listing, subscriptions.ServerEvent] = {
+    "tools": subscriptions.ToolsListChanged(),
+    "resources": subscriptions.ResourcesListChanged(),
+    "prompts": subscriptions.PromptsListChanged(),
 }
 _ALL: tuple[Listing, ...] = tuple(_EVENTS)
 
@@ -77,7 +65,7 @@ class ChangeAnnouncer(Middleware):
         :param server: The server, before anybody has connected to it.
         """
         self._bus = _LoopBus()
-        self._listen = ListenHandler(self._bus)
+        self._listen = subscriptions.ListenHandler(self._bus)
         # By their ids. The SDK does not say when one has ended; what is sent to it then is dropped.
         self._sessions: dict[str, _Session] = {}
         self._methods: dict[str | None, Callable[[Any, Context], Awaitable[Any]]] = {
@@ -108,7 +96,7 @@ class ChangeAnnouncer(Middleware):
 
         :param uri: The URI of the resource.
         """
-        self._bus.tell(ResourceUpdated(uri))
+        self._bus.tell(subscriptions.ResourceUpdated(uri))
         for each in list(self._sessions.values()):
             if uri in each.subscriptions:
                 _call_in(each.loop, each.notify, uri, functools.partial(each.session.send_resource_updated, uri))
@@ -180,13 +168,15 @@ class ChangeAnnouncer(Middleware):
             self._sessions[context.session_id] = _Session(context.session)
         return self._sessions[context.session_id]
 
-    async def _subscribe(self, params: Any, context: Context) -> EmptyResult:
-        self._session(context).subscriptions.add(SubscribeRequestParams.model_validate(params, by_name=False).uri)
-        return EmptyResult()
+    async def _subscribe(self, params: Any, context: Context) -> types.EmptyResult:
+        self._session(context).subscriptions.add(types.SubscribeRequestParams.model_validate(params, by_name=False).uri)
+        return types.EmptyResult()
 
-    async def _unsubscribe(self, params: Any, context: Context) -> EmptyResult:
-        self._session(context).subscriptions.discard(UnsubscribeRequestParams.model_validate(params, by_name=False).uri)
-        return EmptyResult()
+    async def _unsubscribe(self, params: Any, context: Context) -> types.EmptyResult:
+        self._session(context).subscriptions.discard(
+            types.UnsubscribeRequestParams.model_validate(params, by_name=False).uri
+        )
+        return types.EmptyResult()
 
     async def _serve_stream(self, params: Any, context: Context) -> Any:
         request = context.request_context
@@ -198,7 +188,7 @@ class ChangeAnnouncer(Middleware):
             # FastMCP gives numbers as texts.
             request_id=coerce_request_id(request.request_id) if request and request.request_id else None,
         )
-        parsed = SubscriptionsListenRequestParams.model_validate(params, by_name=False)
+        parsed = types.SubscriptionsListenRequestParams.model_validate(params, by_name=False)
         return await self._listen(request_context, parsed)
 
 
@@ -226,24 +216,24 @@ class _Session:
             task.add_done_callback(lambda _: self._sending.pop(about))
 
 
-class _LoopBus(SubscriptionBus):
+class _LoopBus(subscriptions.SubscriptionBus):
     """
     Hands events over to listeners, each in the event loop in which it listens.
     """
 
     def __init__(self) -> None:
-        self._listeners: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[ServerEvent], None]]] = {}
+        self._listeners: dict[object, Callable[[subscriptions.ServerEvent], None]] = {}
 
-    async def publish(self, event: ServerEvent) -> None:
+    async def publish(self, event: subscriptions.ServerEvent) -> None:
         self.tell(event)
 
-    def tell(self, event: ServerEvent) -> None:
-        for loop, listener in list(self._listeners.values()):
-            _call_in(loop, listener, event)
+    def tell(self, event: subscriptions.ServerEvent) -> None:
+        for hand_over in list(self._listeners.values()):
+            hand_over(event)
 
-    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[subscriptions.ServerEvent], None]) -> Callable[[], None]:
         key = object()
-        self._listeners[key] = (asyncio.get_running_loop(), listener)
+        self._listeners[key] = functools.partial(_call_in, asyncio.get_running_loop(), listener)
 
         def unsubscribe() -> None:
             self._listeners.pop(key, None)
