@@ -17,7 +17,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,27 +71,17 @@ def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, poo
     """
     for name, given, own in options.each("pipelines", pipelines, "pipelines"):
         with errors_named("pipeline", name):
-            chosen = _choose(name, given, own)
-            tool = _serve_pipeline(name, chosen, own, pool)
-        yield Source([tool], [chosen.pipeline])
+            if isinstance(given, super_component_class()):
+                pipeline, served_as = given.pipeline, _through_names_of(given, own)
+            else:
+                pipeline, served_as = _pipeline(name, given), own
+            tool = _serve_pipeline(name, pipeline, served_as, pool)
+        yield Source([tool], [pipeline])
 
 
-@dataclass(frozen=True)
-class _Chosen:
-    """
-    A pipeline, and what was chosen of its inputs and outputs.
-    """
-
-    pipeline: Any
-    description: str
-    inputs: Any = None
-    outputs: Any = None
-
-
-def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: CallPool) -> ServedTool:
-    pipeline = chosen.pipeline
-    served, sockets = map_inputs(pipeline, chosen.inputs, options.bound)
-    outputs = map_outputs(pipeline, chosen.outputs)
+def _serve_pipeline(name: str, pipeline: Any, options: ServeOptions, pool: CallPool) -> ServedTool:
+    served, sockets = map_inputs(pipeline, options.inputs, options.bound)
+    outputs = map_outputs(pipeline, options.outputs)
     schema = InputSchema(served)
     observed = _observed(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
@@ -109,7 +99,7 @@ def _serve_pipeline(name: str, chosen: _Chosen, options: ServeOptions, pool: Cal
 
     return ServedTool.create(
         name=name,
-        description=chosen.description,
+        description=_description(pipeline),
         parameters=schema.json_schema,
         inputs=schema,
         body=body,
@@ -184,9 +174,7 @@ def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]
     return {name: value for name, value in results.items() if value is not None}
 
 
-def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
-    if isinstance(given, super_component_class()):
-        return _choose_of_super_component(given, options)
+def _pipeline(name: str, given: Any) -> Any:
     pipeline = _load(name, given) if isinstance(given, str | Path) else given
     if not isinstance(pipeline, PipelineBase):
         msg = (
@@ -194,10 +182,10 @@ def _choose(name: str, given: Any, options: ServeOptions) -> _Chosen:
             f"not as {type(given).__name__}."
         )
         raise ValueError(msg)
-    return _Chosen(pipeline, _description(pipeline), options.inputs, options.outputs)
+    return pipeline
 
 
-def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
+def _through_names_of(given: Any, options: ServeOptions) -> ServeOptions:
     """
     The names of a SuperComponent's inputs and outputs take the place of those of its sockets.
     """
@@ -207,8 +195,8 @@ def _choose_of_super_component(given: Any, options: ServeOptions) -> _Chosen:
         inputs.update({name: given.input_mapping[name] for name in options.bound if name in given.input_mapping})
     outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
     is_plain = type(given).__module__.startswith("haystack.")
-    description = (not is_plain and inspect.getdoc(type(given))) or _description(given.pipeline)
-    return _Chosen(given.pipeline, description, inputs, outputs)
+    description = options.description or (not is_plain and inspect.getdoc(type(given))) or None
+    return replace(options, inputs=inputs, outputs=outputs, description=description)
 
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
