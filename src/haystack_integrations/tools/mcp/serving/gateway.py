@@ -12,6 +12,7 @@ the result of the call and continue it, at any worker; earlier ones are asked du
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from base64 import b64decode
@@ -43,7 +44,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPOutcomeUnknownError,
     MCPTimeoutError,
 )
-from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
+from haystack_integrations.tools.mcp.handlers.calling import MCPProgress
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
@@ -108,19 +109,24 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         await call.progress(report["progress"], report["total"], report["message"])
 
     context = call.context
-    pending = _continued(tool, context)
-    try:
-        if pending is not None and context is not None:
-            return _result((await tool.continue_call_async(pending, _answers(context), on_progress=tell)).raw)
-        return _result(await tool.invoke_async(streaming_callback=forward, **arguments))
-    except MCPCallPendingError as error:
-        pending = error.pending_call
-    if not pending.questions or context is None:
-        msg = f"The server behind tool '{call.tool_name}' wants something that cannot be forwarded."
-        raise ToolError(msg)
-    if call.asks_by_result:
-        return types.InputRequiredResult(input_requests=pending.requests, request_state=json.dumps(pending.to_dict()))
-    return await _ask_during_call(tool, pending, context, tell)
+    pending, answers = _continued(tool, context)
+    for asked in itertools.count():
+        try:
+            if pending is None:
+                return _result(await tool.invoke_async(streaming_callback=forward, **arguments))
+            return _result((await tool.continue_call_async(pending, answers, on_progress=tell)).raw)
+        except MCPCallPendingError as error:
+            pending = error.pending_call
+        if not pending.questions or context is None:
+            msg = f"The server behind tool '{call.tool_name}' wants something that cannot be forwarded."
+            raise ToolError(msg)
+        if call.asks_by_result:
+            state = json.dumps(pending.to_dict())
+            return types.InputRequiredResult(input_requests=pending.requests, request_state=state)
+        if asked == _MOST_QUESTIONS:
+            msg = f"The server behind the tool asked more than {_MOST_QUESTIONS} times."
+            raise ToolError(msg)
+        answers = {question.key: await _ask(context, question) for question in pending.questions}
 
 
 def _result(result: Any) -> Any:
@@ -144,9 +150,10 @@ def _own(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return own or None
 
 
-def _continued(tool: MCPTool, context: Context | None) -> MCPPendingCall | None:
+def _continued(tool: MCPTool, context: Context | None) -> tuple[MCPPendingCall | None, dict[str, Any]]:
+    """Return the call that a client continues, and its answers."""
     if context is None or not context.request_state or context.input_responses is None:
-        return None
+        return None, {}
     # FastMCP seals the state, so it comes from this server; but perhaps from a call of another tool.
     try:
         pending = MCPPendingCall.from_dict(json.loads(context.request_state))
@@ -155,11 +162,7 @@ def _continued(tool: MCPTool, context: Context | None) -> MCPPendingCall | None:
     if pending is None or pending.tool_name != tool.remote_name:
         msg = "The request state belongs to another call."
         raise ToolError(msg)
-    return pending
-
-
-def _answers(context: Context) -> dict[str, Any]:
-    return {key: _answer(response) for key, response in (context.input_responses or {}).items()}
+    return pending, {key: _answer(response) for key, response in context.input_responses.items()}
 
 
 def _answer(response: Any) -> Any:
@@ -170,19 +173,6 @@ def _answer(response: Any) -> Any:
     if response.action == "accept":
         return response.content if response.content is not None else True
     return False if response.action == "decline" else None
-
-
-async def _ask_during_call(
-    tool: MCPTool, pending: MCPPendingCall, context: Context, on_progress: ProgressCallback
-) -> Any:
-    for _ in range(_MOST_QUESTIONS):
-        answers = {question.key: await _ask(context, question) for question in pending.questions}
-        try:
-            return _result((await tool.continue_call_async(pending, answers, on_progress=on_progress)).raw)
-        except MCPCallPendingError as error:
-            pending = error.pending_call
-    msg = f"The server behind the tool asked more than {_MOST_QUESTIONS} times."
-    raise ToolError(msg)
 
 
 async def _ask(context: Context, question: Any) -> Any:
