@@ -19,7 +19,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -136,8 +136,11 @@ class _Statements:
         )
         self.renew = sql.update(_RUNS).where(is_leased, runs.owner.is_not(None)).values(lease_until=until)
         self.release = sql.update(_RUNS).where(is_leased).values(owner=None, **new("state", "error", "changed"))
-        self.runs = sql.select(_RUNS, is_free.label("is_free")).order_by(runs.created)
         names, is_done = sql.select(runs.name).where(is_free).order_by(runs.created), runs.state == "done"
+        state = sql.case((sql.not_(is_free), "running"), (is_done, "done"), else_="unfinished")
+        # The fields of a RecordedRun.
+        of_run = (runs.name, state, runs.created, runs.changed, runs.epoch, runs.owner, runs.error)
+        self.runs = sql.select(*of_run).order_by(runs.created)
         self.unfinished = names.where(sql.not_(is_done))
         self.done_before = names.where(is_done, runs.changed < given("before", type_=sql.Float))
         self.delete = sql.delete(_RUNS).where(runs.name == given("name"), is_free).returning(runs.id)
@@ -615,20 +618,9 @@ class Store:
 
         :returns: The runs, the oldest first.
         """
+        names = [each.name for each in fields(RecordedRun)]
         rows, _ = self._execute(self._statements.runs)
-        found = [(dict(zip(_RUNS.c.keys(), columns, strict=True)), is_free) for *columns, is_free in rows]
-        return [
-            RecordedRun(
-                name=run["name"],
-                state="running" if not is_free else "done" if run["state"] == "done" else "unfinished",
-                created=run["created"],
-                changed=run["changed"],
-                attempts=run["epoch"],
-                worker=run["owner"],
-                error=run["error"],
-            )
-            for run, is_free in found
-        ]
+        return [RecordedRun(**dict(zip(names, row, strict=True))) for row in rows]
 
     def unfinished(self) -> list[str]:
         """
