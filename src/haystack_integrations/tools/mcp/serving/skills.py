@@ -20,7 +20,6 @@ from typing import Any
 from urllib.parse import quote
 
 import yaml
-from fastmcp import FastMCP
 from fastmcp.resources import Resource, ResourceContent, ResourceResult
 from fastmcp.resources.template import ResourceTemplate
 from fastmcp.server.context import Context
@@ -101,29 +100,19 @@ class SkillSource(Source):
         """
         return [self._template]
 
-    async def entries(self, server: FastMCP[Any]) -> list[Any]:
+    async def entries(self, uri: str | None = None) -> list[Any]:
         """
-        Describe the skills that a client may see.
+        Describe skills with the digests of their files.
 
-        :param server: The server.
-        :returns: The skills with the digests of their files.
+        :param uri: The URI of the instructions of one; None for all skills.
+        :returns: The skills, also those that a client may not see.
         """
-        found = await self._places.run(lambda: [self._entry(skill) for skill in self._skills().values()])
-        return [entry for entry in found if entry is not None and await server.get_resource(entry.uri) is not None]
 
-    async def entry(self, server: FastMCP[Any], uri: str) -> Any | None:
-        """
-        Describe one skill.
+        def described() -> list[Any]:
+            wanted = [each for each in self._skills().values() if uri in (None, each.uri)]
+            return [entry for entry in map(self._entry, wanted) if entry is not None]
 
-        :param server: The server.
-        :param uri: The URI of its instructions.
-        :returns: The skill, or None if there is none for this client.
-        """
-        skills = await self._places.run(self._skills)
-        skill = next((each for each in skills.values() if each.uri == uri), None)
-        if skill is None or await server.get_resource(uri) is None:
-            return None
-        return await self._places.run(self._entry, skill)
+        return await self._places.run(described)
 
     def _skills(self) -> dict[str, _StoredSkill]:
         """
@@ -258,12 +247,15 @@ class _Skills(ServerExtension):
         ]
 
     async def _list(self, _request: Any, _parameters: ListSkillsParams) -> ListSkillsResult:
+        found = await self._source.entries()
         async with Context(fastmcp=self.server):
-            return ListSkillsResult(skills=await self._source.entries(self.server))
+            shown = [each for each in found if await self.server.get_resource(each.uri) is not None]
+        return ListSkillsResult(skills=shown)
 
     async def _get(self, _request: Any, parameters: GetSkillParams) -> GetSkillResult:
         async with Context(fastmcp=self.server):
-            entry = await self._source.entry(self.server, parameters.uri)
-        if entry is None:
+            is_shown = await self.server.get_resource(parameters.uri) is not None
+        entries = await self._source.entries(parameters.uri) if is_shown else []
+        if not entries:
             raise MCPError(types.INVALID_PARAMS, "There is no such skill", {"uri": parameters.uri})
-        return GetSkillResult(skill=entry)
+        return GetSkillResult(skill=entries[0])
