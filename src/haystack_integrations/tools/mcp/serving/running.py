@@ -32,7 +32,7 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from contextvars import ContextVar
 from ipaddress import ip_address
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 from weakref import WeakSet
 
 import anyio
@@ -47,7 +47,7 @@ from mcp.server.request_state import RequestStateSecurity
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
 from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_KEY, decode_header_value
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SkipValidation
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -73,15 +73,6 @@ ServerFactory = Callable[[], "FastMCP[Any] | Awaitable[FastMCP[Any]]"]
 
 # The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
 LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
-
-if TYPE_CHECKING:
-    _App = FastMCP[Any]
-    _Server = FastMCP[Any] | ServerFactory | str
-    _Auth = AuthProvider | Secret | None
-    _Events = EventStore | None
-else:
-    # Not checked by pydantic, which does not know these classes.
-    _App = _Server = _Auth = _Events = Any
 
 
 def _check_path(path: str) -> str:
@@ -346,14 +337,14 @@ def guard_of(server: FastMCP[Any]) -> CallGuard:
 
 @checked()
 def http_app(
-    server: _App,
+    server: SkipValidation[FastMCP[Any]],
     *,
     path: _Path = "/mcp",
     stateless: bool = False,
     allowed_hosts: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
     max_body_size: _BodySize = LARGEST_BODY,
-    event_store: _Events = None,
+    event_store: SkipValidation[EventStore | None] = None,
     grace_period: _GracePeriod = 10.0,
 ) -> Starlette:
     """
@@ -453,18 +444,18 @@ async def _answer_health(_request: Request) -> JSONResponse:
 
 @checked()
 def run_server(
-    server: _Server,
+    server: SkipValidation[FastMCP[Any] | ServerFactory | str],
     *,
     transport: Literal["stdio", "http"] = "stdio",
     host: str = "127.0.0.1",
     port: Annotated[int, Field(ge=0, le=65535)] | None = None,
     path: _Path = "/mcp",
-    auth: _Auth = None,
+    auth: SkipValidation[AuthProvider | Secret | None] = None,
     insecure: bool = False,
     allowed_hosts: Sequence[str] | None = None,
     allowed_origins: Sequence[str] | None = None,
     max_body_size: _BodySize = LARGEST_BODY,
-    event_store: _Events = None,
+    event_store: SkipValidation[EventStore | None] = None,
     stateless: bool | None = None,
     workers: Annotated[int, Field(ge=1, le=1024)] = 1,
     grace_period: _GracePeriod = 10.0,
