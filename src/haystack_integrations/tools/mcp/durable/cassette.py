@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -62,18 +63,13 @@ class Cassette(DurableRun):
 
     def _open(self) -> OpenRun:
         is_played = self.mode == "none" or (self.mode == "once" and self.file.exists())
-        self._played = _read(self.file) if is_played else None
+        self._kind = partial(_PlayedRun, self.file, *_read(self.file)) if is_played else OpenRun
         return super()._open()
-
-    def _made(self, *of_open_run: Any) -> OpenRun:
-        return (
-            super()._made(*of_open_run) if self._played is None else _PlayedRun(self.file, *self._played, *of_open_run)
-        )
 
     def _close(self, opened: OpenRun, error: BaseException | None) -> None:
         try:
             super()._close(opened, error)
-            if self._played is None and error is None:
+            if self._kind is OpenRun and error is None:
                 write_cassette(self.file, self._store.entries(self.name), opened.listings)
         finally:
             # Whatever happened, the next block begins with an empty database.

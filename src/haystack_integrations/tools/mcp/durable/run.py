@@ -608,6 +608,8 @@ class DurableRun:
         self._store = store
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
+        # What is opened, which a cassette that is played replaces.
+        self._kind: Callable[..., OpenRun] = OpenRun
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
@@ -622,14 +624,11 @@ class DurableRun:
             )
             raise MCPRunElsewhereError(msg)
         try:
-            return self._made(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+            return self._kind(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
         except MCPRunError as error:
             # Such as another encryption key. A process that can read the run need not wait for the end of this lease.
             self._store.release(lease, state="open", error=f"{type(error).__name__}: {error}")
             raise
-
-    def _made(self, *of_open_run: Any) -> OpenRun:
-        return OpenRun(*of_open_run)
 
     def _close(self, opened: OpenRun, error: BaseException | None) -> None:
         opened.end(error)
