@@ -137,6 +137,13 @@ async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, An
             await client.call_tool("show", {"a": "1", "b": "2"})
 
 
+async def test_an_argument_that_another_one_needs_may_be_bound():
+    schema = {"type": "object", "properties": {"a": {}, "b": {}}, "dependentRequired": {"a": ["b"]}, "minProperties": 2}
+    tool = (Tool("show", "Shows.", schema, show), ServeOptions(bound={"b": 2}))
+    async with Client(create_mcp_server("s", tools=[tool])) as client:
+        assert (await client.call_tool("show", {"a": 1})).structured_content == {"a": 1, "b": 2}
+
+
 COUNTED = {"properties": {"count": {"type": "integer"}}}
 
 
