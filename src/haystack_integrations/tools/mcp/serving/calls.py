@@ -45,7 +45,6 @@ from fastmcp.utilities.tasks import TaskConfig
 from haystack import logging
 from haystack.core.errors import PipelineRuntimeError
 from haystack.tools.errors import ToolInvocationError
-from mcp.types import ToolAnnotations
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import PrivateAttr, ValidationError
 from pydantic_core import to_json, to_jsonable_python
@@ -426,7 +425,6 @@ class ServedTool(Tool):
         pool: CallPool,
         inputs: InputSchema | None = None,
         output_schema: dict[str, Any] | None = None,
-        annotations: ToolAnnotations | None = None,
         auth: AuthCheck | list[AuthCheck] | None = None,
         kind: str = "tools",
     ) -> ServedTool:
@@ -444,7 +442,6 @@ class ServedTool(Tool):
         :param pool: Where it takes its places.
         :param inputs: Converts arguments into what the body takes.
         :param output_schema: JSON schema of the structured result, if it can be derived.
-        :param annotations: Hints for clients.
         :param auth: Who may use it, if the options name no scopes.
         :param kind: The parameter of `create_mcp_server` that it comes from.
         :returns: The tool.
@@ -454,9 +451,8 @@ class ServedTool(Tool):
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
         shown = without(_listable(options.name or name, parameters), options.bound)
-        given: Any = {"description": description, "annotations": annotations, "auth": auth, **options.of_component()}
-        if options.annotations is not None:
-            given["annotations"] = options.annotations
+        own = {"description": description, "annotations": options.annotations, "auth": auth}
+        given: Any = {**own, **options.of_component()}
         tool = cls(
             name=options.name or name,
             **given,

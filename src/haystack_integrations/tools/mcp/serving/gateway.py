@@ -80,7 +80,9 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 
     definition = tool._connection._latest_definition(tool.remote_name)
     icons = (definition and definition.icons) or ()
-    declared = ServeOptions(meta=_public(tool.meta), title=tool.title or None, icons=icons)
+    declared = ServeOptions(
+        meta=_public(tool.meta), title=tool.title or None, icons=icons, annotations=tool.annotations
+    )
     # FastMCP has structured results that are objects only, and so have all revisions before 2026-07-28.
     is_object = (tool.output_schema or {}).get("type") == "object"
     return ServedTool.create(
@@ -88,7 +90,6 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
         description=tool.description,
         parameters=tool._schema,
         output_schema=tool.output_schema if is_object else None,
-        annotations=tool.annotations,
         body=body,
         options=declared.overridden_by(options),
         pool=pool,
