@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import asyncio
+import gc
 import importlib.util
 import re
 import threading
@@ -318,3 +319,16 @@ def test_of_two_options_the_other_goes_first_where_it_says_something() -> None:
     assert (combined.title, combined.timeout, combined.max_documents) == ("Find", 5, 3)
     assert combined.tags == ["public"]
     assert general.overridden_by(None) is general
+
+
+async def test_a_task_that_a_tool_cancels_before_it_begins_leaves_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    async def cancel_at_once() -> str:
+        task = asyncio.create_task(asyncio.sleep(1))
+        task.cancel()
+        await asyncio.wait([task])
+        return "cancelled"
+
+    async with Client(create_mcp_server("shop", tools=[cancel_at_once])) as client:
+        assert (await client.call_tool("cancel_at_once", {})).data == "cancelled"
+    gc.collect()
+    assert not [each for each in recwarn if "never awaited" in str(each.message)]
