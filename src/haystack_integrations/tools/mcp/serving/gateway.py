@@ -350,8 +350,6 @@ def _definition(tool: HaystackTool) -> tuple[Any, ...]:
 
 # Reading
 
-# Which capability a server has that offers it.
-_RESOURCES, _PROMPTS = "resources", "prompts"
 # Expressions that FastMCP does not know.
 _OPERATOR = re.compile(r"\{[+#./;&]")
 # What FastMCP makes a resource with, before it has its own URI.
@@ -429,8 +427,7 @@ class ServedServer(LiveTools):
         """
         super().__init__(toolset, **of_tools)
         self._toolset = toolset
-        limits = ServeOptions(tags=options.tags, scopes=options.scopes)
-        self._shared = limits.of_component()
+        self._shared = ServeOptions(tags=options.tags, scopes=options.scopes).of_component()
 
     async def list_resources(self) -> list[Resource]:
         """
@@ -438,7 +435,7 @@ class ServedServer(LiveTools):
 
         :returns: The resources; none if the server cannot be reached.
         """
-        listed = await self._list(_RESOURCES, self._toolset.list_resources_async)
+        listed = await self._list("resources", self._toolset.list_resources_async)
         return [self.resource(each.uri, **self._shown(each), **_of_resource(each)) for each in listed]
 
     async def find_resources(self, uri: str) -> list[Resource]:
@@ -480,7 +477,7 @@ class ServedServer(LiveTools):
 
         :returns: The templates; none if the server cannot be reached.
         """
-        listed = await self._list(_RESOURCES, self._toolset.list_resource_templates_async)
+        listed = await self._list("resources", self._toolset.list_resource_templates_async)
         return [self._template(each) for each in listed]
 
     async def list_prompts(self) -> list[_RemotePrompt]:
@@ -489,7 +486,7 @@ class ServedServer(LiveTools):
 
         :returns: The prompts; none if the server cannot be reached.
         """
-        return [self._prompt(each) for each in await self._list(_PROMPTS, self._toolset.list_prompts_async)]
+        return [self._prompt(each) for each in await self._list("prompts", self._toolset.list_prompts_async)]
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
         self._watch()  # of a toolset that was added while the server runs
@@ -526,8 +523,7 @@ class ServedServer(LiveTools):
 
     def _shown(self, listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
         own = {"title": listed.title, "description": listed.description, "icons": listed.icons}
-        meta = {**_public(listed.meta), **self._shared.get("meta", {})}
-        return {**self._shared, "name": listed.name, "meta": meta or None, **own}
+        return {**self._shared, "name": listed.name, "meta": _public(listed.meta) or None, **own}
 
 
 def _normalized(uri: str) -> str:
