@@ -5,13 +5,12 @@
 """
 A server written with FastMCP 4, importable as `tests.servers.fastmcp_server:server` and runnable:
 
-    python fastmcp_server.py --transport stdio|sse|streamable-http [--port N]
+    python fastmcp_server.py --transport streamable-http [--port N]
 
-Over HTTP it prints `PORT <n>` on stdout once it listens.
+It prints `PORT <n>` on stdout once it listens.
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from fastmcp import Context, FastMCP
@@ -25,12 +24,6 @@ from tests.servers.counter_server import options_of_any_server, serve_http
 server = FastMCP("fastmcp", version="4.5.6", instructions="Greets.")
 
 
-@dataclass
-class Person:
-    name: str
-    age: int
-
-
 @server.tool
 def add(a: int, b: int) -> int:
     """Add two integers."""
@@ -41,12 +34,6 @@ def add(a: int, b: int) -> int:
 def echo(text: str) -> str:
     """Say the same text back."""
     return text
-
-
-@server.tool(tags={"people"}, annotations={"readOnlyHint": True})
-def person(name: str) -> Person:
-    """A person of that name, with an output schema."""
-    return Person(name=name, age=42)
 
 
 @server.tool
@@ -64,11 +51,7 @@ async def ask_name(ctx: Context) -> str:
 
 
 def main() -> None:
-    options = options_of_any_server().parse_args()
-    if options.transport == "stdio":
-        server.run(transport="stdio", show_banner=False)
-    else:
-        serve_http(server.http_app(transport=options.transport), options.port)
+    serve_http(server.http_app(), options_of_any_server().parse_args().port)
 
 
 if __name__ == "__main__":

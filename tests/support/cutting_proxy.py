@@ -9,13 +9,14 @@ It runs in a thread of its own; every method may be called from any thread and h
 """
 
 import asyncio
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from tests.support.processes import bound_socket
+from tests.support.scripted_peer import reset
 from tests.support.waiting import LIMIT
 
 
@@ -71,7 +72,7 @@ class CuttingProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cutting-proxy", daemon=True)
         # Bound but not listening: keeps the port for `accept` while `refuse` holds.
-        self._keeper = _bind(0)
+        self._keeper = bound_socket(0)
         self.port: int = self._keeper.getsockname()[1]
 
     @property
@@ -120,7 +121,7 @@ class CuttingProxy:
         """
         Accept new connections (again), on the same port.
         """
-        starting = asyncio.start_server(self._serve, sock=_bind(self.port))
+        starting = asyncio.start_server(self._serve, sock=bound_socket(self.port))
         self._listener = asyncio.run_coroutine_threadsafe(starting, self._loop).result(LIMIT)
 
     def hold(self) -> None:
@@ -219,18 +220,6 @@ class CuttingProxy:
         link.client.close()
 
 
-def _bind(port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    bound.bind(("127.0.0.1", port))
-    return bound
-
-
 def _abort(writer: asyncio.StreamWriter) -> None:
-    """Close with a reset rather than a farewell, dropping what is still to be sent."""
-    if writer.transport.is_closing():
-        return
-    connection = writer.get_extra_info("socket")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-    writer.transport.abort()
+    if not writer.transport.is_closing():
+        reset(writer)

@@ -285,7 +285,7 @@ class HttpServer(_Recorded):
             self.kill()
             raise AssertionError(f"{error}\nstderr of the server:\n{self.stderr()}") from None
         if self._keeper is None and self.port_option is not None:
-            self._keeper = _keep(self.port)
+            self._keeper = bound_socket(self.port)
         return self
 
     def _started(self, command: list[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
@@ -357,13 +357,15 @@ class HttpServer(_Recorded):
             self._keeper = None
 
 
-def _keep(port: int) -> socket.socket:
-    """A socket bound to the port but not listening: it refuses connections, and nobody else is given the port."""
-    keeper = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    keeper.bind(("127.0.0.1", port))
-    return keeper
+def bound_socket(port: int) -> socket.socket:
+    """
+    A socket bound to the port but not listening: it refuses connections, and nobody else is given the port.
+    """
+    bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    bound.bind(("127.0.0.1", port))
+    return bound
 
 
 def python_script(script: Path, *arguments: str) -> list[str]:

@@ -9,7 +9,7 @@ An HTTP server that writes the bytes which a test gives it and breaks connection
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,9 +31,16 @@ class HttpRequest:
 
     def cut(self) -> None:
         """Break the connection with a reset."""
-        connection = self.writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-        self.writer.transport.abort()
+        reset(self.writer)
+
+
+def reset(writer: asyncio.StreamWriter) -> None:
+    """
+    Close a connection with a reset rather than a farewell, dropping what is still to be sent.
+    """
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+    writer.transport.abort()
 
 
 Answer = Callable[[HttpRequest], Awaitable[bytes | None]]
@@ -55,9 +62,6 @@ class ScriptedPeer:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
-
-    def posted(self) -> Iterator[HttpRequest]:
-        return (request for request in self.requests if request.method == "POST")
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512, **self._options)
@@ -118,15 +122,13 @@ def response(status: str, body: bytes | Any = b"", content_type: str = "applicat
     return f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + data
 
 
-def chunked(*pieces: bytes, is_finished: bool = True, **headers: str) -> bytes:
+def chunked(*pieces: bytes, is_finished: bool = True) -> bytes:
     """
     Write an event stream in pieces, with its end or without.
     """
-    fields = {"Content-Type": "text/event-stream", "Transfer-Encoding": "chunked"}
-    fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-    head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
-    return f"HTTP/1.1 200 OK\r\n{head}\r\n".encode() + body + (b"0\r\n\r\n" if is_finished else b"")
+    return head + body + (b"0\r\n\r\n" if is_finished else b"")
 
 
 def event(message: Any, event_id: str | None = None) -> bytes:

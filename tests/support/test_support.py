@@ -10,9 +10,6 @@ import logging
 import os
 import subprocess
 import sys
-from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 from haystack import tracing
@@ -23,9 +20,7 @@ from haystack_integrations.tools.mcp import MCPError, MCPInvocationError, Stream
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support import secrecy
 from tests.support.leaks import assert_nothing_left, footprint
-from tests.support.prepared import PreparedProcess
 from tests.support.processes import ROOT, is_alive, run_to_end
-from tests.support.rows import rows
 from tests.support.secrecy import SecretWatch
 from tests.support.waiting import LIMIT
 
@@ -90,35 +85,6 @@ def test_a_secret_that_is_shown_anywhere_fails_the_test(secret_watch: SecretWatc
     learn()
     show_everywhere("a t0p-5ecret")
     assert {each.partition(": ")[0] for each in secret_watch.look()} == PLACES
-
-
-def test_every_row_of_a_table_is_tried_and_one_that_fails_is_named() -> None:
-    tried = []
-
-    @rows("number, limit", [(1, 5), (7, 5), (3, 5)])
-    def check(number: int, limit: int) -> None:
-        tried.append(number)
-        assert number < limit
-
-    with pytest.raises(AssertionError) as failed:
-        check()
-    assert tried == [1, 7, 3]
-    assert failed.value.__notes__ == ["in the row {'number': 7, 'limit': 5}"]
-
-
-@pytest.mark.parametrize("finalize", [False, True])
-def test_a_prepared_process_is_like_an_interpreter(tmp_path: Path, finalize: bool) -> None:
-    def run(code: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-        start = partial(PreparedProcess, finalize=finalize)
-        return run_to_end([sys.executable, "-c", code, "x"], limit=LIMIT, start=start, cwd=tmp_path, **options)
-
-    code = "import os, sys; print(sys.argv, os.getcwd(), sys.stdin.read(), [*os.environ])"
-    assert run(code, text="in", env={"A": ""}).stdout == f"['-c', 'x'] {tmp_path} in ['A']\n"
-    ends = {"raise SystemExit(7)": 7, "import os; os.kill(os.getpid(), 15)": -15}
-    assert {code: run(code).returncode for code in ends} == ends
-    failed = run("1/0")
-    assert failed.returncode == 1
-    assert failed.stderr.endswith("ZeroDivisionError: division by zero\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
