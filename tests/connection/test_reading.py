@@ -22,27 +22,44 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol import mcp_client
 from tests.servers.changing_server import NOTE, build_server
+from tests.support.foreign_server import definition
 from tests.support.processes import SERVERS
 from tests.support.rows import rows
 from tests.support.skill_server import SkillServer
 from tests.support.waiting import wait_until
 
+NAMES = [str(number) for number in range(10)]
+
 
 class PagedServer:
     """
-    A server with ten prompts, in pages of three; it notes the `_meta` of each request.
+    A server with ten prompts and ten tools, in pages of three; it notes the `_meta` of each request for prompts.
     """
 
     def __init__(self) -> None:
         self.metas: list[Any] = []
-        server = Server("paged", version="1.2", instructions="Turn the pages.", on_list_prompts=self._prompts)
+        server = Server(
+            "paged",
+            version="1.2",
+            instructions="Turn the pages.",
+            on_list_prompts=self._prompts,
+            on_list_tools=self._tools,
+        )
         self.info = InProcessServerInfo(server)
+
+    @staticmethod
+    def _page(params: Any) -> tuple[list[str], str | None]:
+        start = int((params.cursor if params else None) or 0)
+        return NAMES[start : start + 3], str(start + 3) if start + 3 < len(NAMES) else None
 
     async def _prompts(self, _context: Any, params: Any) -> types.ListPromptsResult:
         self.metas.append(dict(params.meta or {}) if params else {})
-        start = int((params.cursor if params else None) or 0)
-        prompts = [types.Prompt(name=str(number)) for number in range(start, min(start + 3, 10))]
-        return types.ListPromptsResult(prompts=prompts, next_cursor=str(start + 3) if start + 3 < 10 else None)
+        names, following = self._page(params)
+        return types.ListPromptsResult(prompts=[types.Prompt(name=name) for name in names], next_cursor=following)
+
+    async def _tools(self, _context: Any, params: Any) -> types.ListToolsResult:
+        names, following = self._page(params)
+        return types.ListToolsResult(tools=[definition(name) for name in names], next_cursor=following)
 
 
 def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_request_joins_what_it_has():
@@ -50,7 +67,8 @@ def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_req
     with MCPConnection(server.info) as connection:
         prompts = connection.list_prompts(meta={"example.org/who": "me"})
         raw = connection.request("prompts/list", {"cursor": "9", "_meta": {"a/b": 1}}, meta={"c/d": None})
-    assert [prompt.name for prompt in prompts] == [str(number) for number in range(10)]
+        assert [tool.name for tool in connection.list_tools()] == NAMES
+    assert [prompt.name for prompt in prompts] == NAMES
     assert [meta.get("example.org/who") for meta in server.metas] == [*["me"] * 4, None]
     assert [prompt["name"] for prompt in raw["prompts"]] == ["9"]
     assert {"a/b", "c/d"} <= server.metas[-1].keys()
@@ -63,7 +81,7 @@ def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_req
 def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, name, limit, count, reason):
     monkeypatch.setattr(mcp_client, name, limit)
     with MCPConnection(PagedServer().info) as connection:
-        assert [prompt.name for prompt in connection.list_prompts()] == [str(number) for number in range(count)]
+        assert [prompt.name for prompt in connection.list_prompts()] == NAMES[:count]
     assert f"does not end as it should: {reason}" in caplog.text
 
 

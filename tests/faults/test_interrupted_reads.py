@@ -38,15 +38,6 @@ async def test_resources_prompts_and_completions_are_read(proxied_peer, kind):
         assert raw["contents"][0]["text"] == "hello"
 
 
-@kinds("stdio", "stdio of the SDK", "2026", "sessions", "sse")
-def test_a_listing_in_pages_is_complete(proxied_peer, kind):
-    server = proxied_peer(kind, "--tools", "25", "--page-size", "4")
-    with MCPToolset(server.reach()) as toolset:
-        names = [tool.name for tool in toolset]
-    assert len(names) == len(set(names))
-    assert {"add", *(f"tool_{number:04}" for number in range(25))} <= set(names)
-
-
 @every_way
 def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
     with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG) as connection:

@@ -40,8 +40,6 @@ from mcp.types import (
     CallToolResult,
     Completion,
     EmbeddedResource,
-    ListToolsResult,
-    PaginatedRequestParams,
     TextContent,
     TextResourceContents,
     ToolAnnotations,
@@ -276,28 +274,6 @@ def is_modern(ctx: Context[Any, Any]) -> bool:
     return ctx.request_context.protocol_version in MODERN_PROTOCOL_VERSIONS
 
 
-def add_numbered_tools(server: MCPServer[Any], count: int) -> None:
-    """`tool_0000`, `tool_0001`, …: each takes a text and says it back."""
-
-    def numbered(text: str = "") -> str:
-        return text
-
-    for number in range(count):
-        server.add_tool(numbered, name=f"tool_{number:04}", description=f"Tool number {number}")
-
-
-def list_in_pages(server: MCPServer[Any], size: int) -> None:
-    """Make `tools/list` answer in pages."""
-
-    async def list_tools(_ctx: Any, params: PaginatedRequestParams) -> ListToolsResult:
-        tools = await server.list_tools()
-        start = int(params.cursor or 0)
-        more = str(start + size) if start + size < len(tools) else None
-        return ListToolsResult(tools=tools[start : start + size], next_cursor=more)
-
-    server._lowlevel_server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
-
-
 def serve_handshake_era_only(server: MCPServer[Any]) -> None:
     """Make the stream transports (stdio, SSE) speak only the protocol revisions that begin with `initialize`."""
     lowlevel = server._lowlevel_server
@@ -406,8 +382,6 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = options_of_any_server(__doc__)
     parser.add_argument("--stateless", action="store_true", help="streamable HTTP without sessions")
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
-    parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
-    parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")
     parser.add_argument(
         "--tls", nargs="+", default=[], metavar="FILE", help="certificate, key, and the CA of client certificates"
@@ -429,9 +403,6 @@ def main() -> None:
         hang(options.transport, options.port)
 
     server = build_server(record)
-    add_numbered_tools(server, options.tools)
-    if options.page_size:
-        list_in_pages(server, options.page_size)
 
     def wrap(app: Any) -> Any:
         return token_required(app, options.token) if options.token else app

@@ -26,8 +26,6 @@ KINDS = {str: "string", int: "integer", float: "number", bool: "boolean"}
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls-file", required=True)
-    parser.add_argument("--page-size", type=int, help="tools per page of tools/list")
-    parser.add_argument("--tools", type=int, default=0, help="how many numbered tools to add")
     parser.add_argument("--slow-list", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--hang-at-start", action="store_true", help="be there and never answer")
     parser.add_argument("--token", help="a value that is not to show anywhere; nothing is done with it")
@@ -90,10 +88,6 @@ class Tools:
         os._exit(3)
 
 
-def numbered(_tools: Tools, text: str = "") -> str:
-    return text
-
-
 def definition(name: str, function: Callable[..., Any]) -> dict[str, Any]:
     kinds = {parameter: KINDS[kind] for parameter, kind in function.__annotations__.items() if kind in KINDS}
     kinds.pop("return", None)
@@ -112,7 +106,6 @@ class PlainServer:
         self._threads: list[threading.Thread] = []
         self._version = VERSIONS[-1]
         self._tools = {name: getattr(Tools, name) for name in vars(Tools) if not name.startswith("_")}
-        self._tools |= {f"tool_{number:04}": numbered for number in range(options.tools)}
 
     def record(self, event: str, **details: Any) -> None:
         descriptor = os.open(self._options.calls_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -186,16 +179,10 @@ class PlainServer:
         if method == "tools/list":
             if cancelled.wait(self._options.slow_list):
                 raise Cancelled
-            return self._page(int(params.get("cursor") or 0))
+            return {"tools": [definition(name, function) for name, function in self._tools.items()]}
         if method == "tools/call":
             return self._call(params["name"], params.get("arguments") or {}, cancelled)
         return {"ping": {}}[method]
-
-    def _page(self, start: int) -> dict[str, Any]:
-        tools = [definition(name, function) for name, function in self._tools.items()]
-        following = start + (self._options.page_size or len(tools))
-        more = {"nextCursor": str(following)} if following < len(tools) else {}
-        return {"tools": tools[start:following], **more}
 
     def _call(self, name: str, arguments: dict[str, Any], cancelled: threading.Event) -> dict[str, Any]:
         def failed(message: str) -> dict[str, Any]:
@@ -206,8 +193,7 @@ class PlainServer:
         if name == "sleep":
             value = self._sleep(cancelled, float(arguments["seconds"]))
         else:
-            if hasattr(Tools, name):
-                self.record(name, **{key: each for key, each in arguments.items() if key != "token"})
+            self.record(name, **{key: each for key, each in arguments.items() if key != "token"})
             try:
                 value = self._tools[name](Tools(), **arguments)
             except (ToolError, TypeError) as error:
