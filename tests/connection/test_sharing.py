@@ -4,28 +4,39 @@
 
 """
 Who shares what: users of equal servers have one process and one session, however many there are and whoever is first.
-`with` blocks and calls each use a connection; the last to leave closes it.
+`with` blocks and calls each use a connection; the last to leave closes it. Many calls of one session at the same time,
+from threads and event loops: everybody gets their own result, and whoever gives up disturbs nobody. Users that are
+closed or dropped, and the shutdown of their executor: it blocks nobody and leaves no process.
 """
 
 import asyncio
+import contextvars
+import gc
 import threading
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from haystack.utils import Secret
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     InProcessServerInfo,
     MCPConnection,
+    MCPConnectionError,
     MCPInvocationError,
     MCPRegistry,
     MCPSearchableToolset,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
+    StdioServerInfo,
+    StreamableHttpServerInfo,
     ToolConfig,
+    warm_up_toolsets,
 )
 from tests.support.background import in_loop_of_its_own, in_thread, text, together
 from tests.support.kinds import LONG
@@ -178,3 +189,142 @@ def test_a_block_that_fails_to_open_leaves_the_blocks_of_others_open(held):
             pass
         assert connection.is_ready
         assert connection.status().users == 1
+
+
+async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
+    server = stdio_server()
+    connection = MCPConnection(server.info())
+    await connection.open_async()
+    closing = asyncio.create_task(connection.close_async())
+    asyncio.get_running_loop().call_soon(closing.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await closing
+    wait_until(lambda: not server.alive(), "the end of the server process")
+
+
+def test_shutting_the_executor_down_fails_calls_in_flight_ends_the_servers_and_tools_reconnect(stdio_server):
+    server = stdio_server()
+    with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool, MCPToolset(server.info()) as toolset:
+        calls = together([lambda: tool.invoke(seconds=LONG)] * 3)
+        server.wait_for("sleep", 3)
+        AsyncExecutor.get_instance().shutdown()
+        for call in calls:
+            with pytest.raises(MCPInvocationError, match=r"(shut down|closed).*may have run"):
+                call.result(timeout=LIMIT)
+        server.wait_until_gone()
+        assert tool.connection.status().state == "lost"
+        assert "slept" in tool.invoke(seconds=0)
+        toolset.warm_up()
+        assert "hello" in toolset["echo"].invoke(text="hello")
+    assert len(server.pids()) == 2
+
+
+def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
+    server = stdio_server()
+    toolset = MCPToolset(server.info(), tool_names=["echo"])
+    toolset.warm_up()
+    tool = toolset[0]
+    del toolset
+    gc.collect()
+    assert "hello" in tool.invoke(text="hello")
+    assert len(server.pids()) == 1
+    del tool
+    gc.collect()
+    server.wait_until_gone()
+
+
+def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_server):
+    server = stdio_server()
+    users = [MCPTool("add", server.info()), MCPTool("add", server.info(), share=False)]
+    users[0].warm_up()
+    users[1].warm_up()
+
+    async def forget() -> None:
+        users.pop().close()
+        users.clear()
+        gc.collect()
+
+    AsyncExecutor.get_instance().run(forget(), timeout=LIMIT)
+    server.wait_until_gone()
+
+
+def test_a_failed_connect_keeps_nothing_of_its_caller_alive():
+    def fail(use: Callable[[StdioServerInfo], object]) -> weakref.ref[Any]:
+        held = {"something in a local variable"}
+        with pytest.raises((MCPConnectionError, MCPInvocationError)):
+            use(StdioServerInfo("no-such-command"))
+        return weakref.ref(held)
+
+    held = [
+        fail(lambda info: asyncio.run(MCPTool("x", info).ainvoke())),
+        fail(lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)])),
+    ]
+    wait_until(lambda: gc.collect() >= 0 and not any(each() for each in held), "the end of the callers' frames")
+
+
+@pytest.mark.parametrize("way", ["stdio", "streamable-http"])
+def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(stdio_server, http_server, way):
+    async def call_all(loop: int) -> None:
+        names = [f"call {loop}.{number}" for number in range(20)]
+        results = await asyncio.gather(*(connection.call_tool_async("echo", {"text": name}) for name in names))
+        assert [text(result) for result in results] == names
+
+    names = [f"call {number}" for number in range(50)]
+    info = stdio_server().info() if way == "stdio" else StreamableHttpServerInfo(http_server().url)
+    with MCPConnection(info, invocation_timeout=LONG) as connection:
+        calls = together(lambda name=name: connection.call_tool("echo", {"text": name}) for name in names)
+        for future in [in_loop_of_its_own(lambda loop=loop: call_all(loop)) for loop in range(3)]:
+            future.result(timeout=LIMIT)
+        assert [text(call.result(timeout=LIMIT)) for call in calls] == names
+        status = connection.status()
+        assert (status.sessions, status.calls, status.in_flight) == (1, 110, 0)
+
+
+async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_disturb_others(stdio_server):
+    server = stdio_server()
+    async with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool:
+        other = asyncio.create_task(tool.ainvoke(seconds=1.2))
+        cancelled = asyncio.create_task(tool.ainvoke(seconds=LONG))
+        await server.wait_for_async("sleep", 2)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        await server.wait_for_async("sleep-cancelled")
+        assert "slept 1.2 s" in await other
+    assert server.log.events("sleep-cancelled") == [("sleep-cancelled", {"seconds": LONG})]
+    assert len(server.pids()) == 1
+
+
+async def test_cancelling_a_warm_up_leaves_it_to_the_others_and_that_of_the_last_one_ends_the_server(stdio_server):
+    server = stdio_server("--slow-list", "0.8")
+
+    async def cancel_warm_up(toolset: MCPToolset, listings: int) -> None:
+        cancelled = asyncio.create_task(toolset.warm_up_async())
+        await server.wait_for_async("@tools/list", listings)
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+
+    kept, given_up, last = (MCPToolset(server.info()) for _ in range(3))
+    warming = asyncio.create_task(kept.warm_up_async())
+    await cancel_warm_up(given_up, 1)
+    await warming
+    assert len(server.pids()) == 1
+    await kept.close_async()
+    await given_up.close_async()
+    server.wait_until_gone()
+    await cancel_warm_up(last, 2)
+    server.wait_until_gone()
+
+
+async def test_context_variables_of_an_asynchronous_caller_are_visible_in_process():
+    name: contextvars.ContextVar[str] = contextvars.ContextVar("name")
+    server = MCPServer("looking")
+    server.add_tool(lambda: name.get("nobody"), name="look")
+
+    async def ask(value: str) -> str:
+        name.set(value)
+        return text(await connection.call_tool_async("look"))
+
+    async with MCPConnection(InProcessServerInfo(server)) as connection:
+        assert await asyncio.gather(ask("ada"), ask("bob")) == ["ada", "bob"]
