@@ -54,9 +54,7 @@ def failure(server_info: StreamableHttpServerInfo) -> str:
     return str(caught.value)
 
 
-def test_no_token_and_no_request_for_one_follows_a_redirect_to_another_origin(
-    server: OAuthServer, other: OAuthServer
-) -> None:
+def test_no_token_and_no_request_for_one_follows_a_redirect_to_another_origin(server, other):
     with MCPConnection(info(server.url)) as connection:
         connection.list_tools()
         server.tamper = lambda path, body: RedirectResponse(other.url, 307) if path == "/mcp" else None

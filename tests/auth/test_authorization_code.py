@@ -38,7 +38,7 @@ from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.reachable import AppThread
 from tests.support.rows import rows
-from tests.support.token_network import BACK, TokenNetwork, basic
+from tests.support.token_network import TokenNetwork, basic
 from tests.support.waiting import LIMIT
 
 
@@ -109,16 +109,6 @@ class TestWithoutAListener:
     """
     The login of a web application, which gets the answer of the authorization server itself.
     """
-
-    async def test_the_answer_is_a_url_or_its_parameters(self, network: TokenNetwork) -> None:
-        def answer(request: MCPLoginRequest) -> str:
-            assert (request.redirect_uri, request.server_url) == (BACK, network.url)
-            return f"{BACK}?code=the-code&state={request.state}"
-
-        for options in ({}, {"callback_handler": answer}):
-            assert (await network.use(network.person(**options, scopes=["a"]))).text == "welcome"
-            form = network.forms()[-1]
-            assert (form["code"], form["redirect_uri"], form["client_id"]) == ("the-code", BACK, "registered")
 
     @rows(
         ("answer", "message"),

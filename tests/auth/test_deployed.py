@@ -355,9 +355,7 @@ async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(
         ),
     ],
 )
-async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_nothing_is_guessed(
-    answers: dict[str, httpx2.Response], wrong: list[str]
-) -> None:
+async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_nothing_is_guessed(answers, wrong):
     network = TokenNetwork()
     network.answers = {path: [answer] for path, answer in {**NOT_FOUND, **answers}.items()}
     with pytest.raises(MCPAuthorizationError) as caught:

@@ -96,7 +96,7 @@ class DeployedServer(TokenNetwork):
 
     def come_back(self, request: MCPLoginRequest) -> str:
         asked = dict(parse_qsl(urlsplit(request.url).query))
-        assert asked["tenant"] == "7"
+        assert (asked["tenant"], request.redirect_uri, request.server_url) == ("7", BACK, self.url)
         self.asked_for.append(asked)
         refused = self._refused(asked)
         answer = {"error": "invalid_request", "error_description": refused} if refused else {"code": "the-code"}
