@@ -42,16 +42,10 @@ async def failure(network: TokenNetwork, **options: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("key", "algorithm", "expected"),
-    [
-        (RSA, None, "RS256"),
-        (P256, None, "ES256"),
-        (ED, None, "EdDSA"),
-    ],
-    ids=["rsa", "p-256", "ed25519"],
+    ("key", "expected"), [(RSA, "RS256"), (P256, "ES256"), (ED, "EdDSA")], ids=["rsa", "p-256", "ed25519"]
 )
-async def test_a_key_signs_with_what_it_is_made_for(network, key, algorithm, expected):
-    auth = network.auth(client_id="me", private_key=pem_of(key), signing_algorithm=algorithm, key_id="7")
+async def test_a_key_signs_with_what_it_is_made_for(network, key, expected):
+    auth = network.auth(client_id="me", private_key=pem_of(key), key_id="7")
     assert (await network.use(auth)).text == "welcome"
     token = network.forms()[0]["client_assertion"]
     header = jwt.get_unverified_header(token)

@@ -83,7 +83,7 @@ async def tenant_of(context: MCPRequestContext) -> dict[str, str]:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server, era):
-    server.gathering = USERS  # all calls are under way at the same time
+    server.barrier = asyncio.Barrier(USERS)  # all calls are under way at the same time
 
     def call(number: int) -> None:
         name = f"user{number}"

@@ -60,7 +60,7 @@ def toolset(server: IdentityServer) -> Iterator[MCPToolset]:
 def test_concurrent_runs_of_an_agent_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
     agent = Agent(chat_generator=Caller(), tools=toolset)
     if not HAS_TOOL_INVOKER:  # Haystack 2 has four threads for the tools of an Agent
-        server.gathering = USERS
+        server.barrier = asyncio.Barrier(USERS)
 
     async def run(name: str) -> list[Any]:
         context = {"token": f"{name}-token", "headers": {"X-Tenant": name}, "meta": {"marker": name}}

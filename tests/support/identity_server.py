@@ -17,6 +17,7 @@ from mcp.types import Completion, CreateMessageResult, SamplingMessage, TextCont
 
 from tests.servers.counter_server import handshake_era_only, serve_handshake_era_only
 from tests.support.reachable import AppThread
+from tests.support.waiting import LIMIT
 
 
 def _sample() -> Sample:
@@ -48,15 +49,14 @@ class IdentityServer(AppThread):
         # Clients may keep what they read.
         server = MCPServer("identities", cache_hints={"resources/read": CacheHint(ttl_ms=600_000)})
         owner = self
-        self.gathering = 0
-        self._arrived = 0
-        self._everybody: asyncio.Event | None = None
+        # What the calls of `whoami` wait at for each other, if anything.
+        self.barrier: asyncio.Barrier | None = None
 
         @server.tool()
         async def whoami(name: str, context: Context) -> dict[str, Any]:
             headers = context.request_context.request.headers
-            if owner.gathering:
-                await owner._gather()
+            if owner.barrier is not None:
+                await asyncio.wait_for(owner.barrier.wait(), LIMIT)
             opener = owner.openers.get(headers.get("mcp-session-id", ""))
             meta = dict(context.request_context.meta or {})
             return {
@@ -116,13 +116,6 @@ class IdentityServer(AppThread):
         app = handshake_era_only(app) if handshake else app
         self._app = app
         self.url = f"{self.origin}/{'sse' if transport == 'sse' else 'mcp'}"
-
-    async def _gather(self) -> None:
-        self._everybody = self._everybody or asyncio.Event()
-        self._arrived += 1
-        if self._arrived >= self.gathering:
-            self._everybody.set()
-        await asyncio.wait_for(self._everybody.wait(), 60)
 
     async def _ask(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":

@@ -6,7 +6,7 @@
 One HTTP request: what it carries, where it goes, and what its end proves. And event streams, in pieces of every size.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -260,20 +260,13 @@ async def test_an_event_stream_is_not_read_as_a_body() -> None:
 MAX_SIZE = 1000
 
 
-class Pieces(httpx2.AsyncByteStream):
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for piece in self._pieces:
+async def read(*pieces: bytes, content_type: str = "text/event-stream") -> list[tuple[str, str, str, int | None]]:
+    async def body() -> AsyncIterator[bytes]:
+        for piece in pieces:
             yield piece
 
-
-async def read(*pieces: bytes, content_type: str = "text/event-stream") -> list[tuple[str, str, str, int | None]]:
-    def answer(_: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(200, headers={"Content-Type": content_type}, stream=Pieces(pieces))
-
-    sender = HttpSender(httpx2.MockTransport(answer), headers={}, timeout={}, max_message_size=MAX_SIZE)
+    answer = httpx2.Response(200, headers={"Content-Type": content_type}, content=body())
+    sender = Network(answer).sender(max_message_size=MAX_SIZE)
     response = await sender.send("GET", URL, {})
     return [(event.event, event.data, event.id, event.retry) async for event in sender.events(response)]
 

@@ -82,11 +82,7 @@ class TestSecrets:
             # The lines of one of several lines.
             (["1 first-half\n2 second-half\n"], ["first-half\nsecond-half\n"], "1 *** | 2 ***"),
             # One that contains another one is redacted whole.
-            (
-                ["1 db://user:passw0rd@host\n2 passw0rd\n"],
-                ["passw0rd", "db://user:passw0rd@host"],
-                "1 *** | 2 ***",
-            ),
+            (["1 db://user:passw0rd@host\n2 passw0rd\n"], ["passw0rd", "db://user:passw0rd@host"], "1 *** | 2 ***"),
             # Short values are words like others.
             (["listening on 8080, debug true\n"], ["8080", "true"], "listening on 8080, debug true"),
             # Escape sequences within one, and those that belong to it.
