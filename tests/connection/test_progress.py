@@ -13,13 +13,7 @@ import threading
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
-from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
-    MCPConnection,
-    MCPHandlers,
-    MCPInvocationError,
-    MCPTool,
-)
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPHandlers, MCPInvocationError, MCPTool
 from haystack_integrations.tools.mcp.handlers import MCPProgress
 from tests.connection.test_interceptors import passing, passing_async
 from tests.support.background import in_thread, text

@@ -31,14 +31,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.connection.limits import back_off
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
-from tests.support.kinds import (
-    KINDS,
-    LONG,
-    every_kind,
-    every_streamable_kind,
-    every_way,
-    kinds,
-)
+from tests.support.kinds import KINDS, LONG, every_kind, every_streamable_kind, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 PATIENTLY = {"connection_timeout": LONG, "invocation_timeout": LONG}

@@ -9,11 +9,7 @@ fails at once, and nothing runs twice.
 
 import pytest
 
-from haystack_integrations.tools.mcp import (
-    MCPConnection,
-    MCPInvocationError,
-    MCPToolset,
-)
+from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPToolset
 from tests.support.background import in_thread, text, together
 from tests.support.calls import assert_told_the_truth, outcome
 from tests.support.kinds import LONG, every_http_kind, every_kind, every_way, kinds

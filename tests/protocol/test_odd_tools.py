@@ -11,13 +11,7 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp import (
-    MCPConnection,
-    MCPConnectionError,
-    MCPTool,
-    MCPToolset,
-    MCPToolSnapshot,
-)
+from haystack_integrations.tools.mcp import MCPConnection, MCPConnectionError, MCPTool, MCPToolset, MCPToolSnapshot
 
 OBJECT = {"type": "object"}
 PERSON = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
