@@ -13,7 +13,6 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
-from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
@@ -47,8 +46,7 @@ class ScriptedClient(MCPClient):
         self._tools = ListedTools(self._describe)
         self.handlers = MCPHandlers(**handlers)
         self._server_requests = server_requests(version, **handlers)
-        # What was sent, with the name for the header.
-        self.sent: list[tuple[str, dict[str, Any], str | None]] = []
+        self.sent: list[tuple[str, dict[str, Any]]] = []
         self.changes: list[Any] = []
         self.on_change = self.changes.append
 
@@ -59,7 +57,7 @@ class ScriptedClient(MCPClient):
         return "a server"
 
     async def _request(self, method: str, params: Mapping[str, Any] | None = None, **_: Any) -> dict[str, Any]:
-        self.sent.append((method, dict(params or {}), Exchange(0, method, dict(params or {})).name))
+        self.sent.append((method, dict(params or {})))
         answer = self._answer(method, dict(params or {}))
         return await answer if isinstance(answer, Awaitable) else answer
 

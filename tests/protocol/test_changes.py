@@ -112,7 +112,7 @@ async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
     client = ScriptedClient(lambda *_: result(ttlMs=AN_HOUR))
     for uri in "abacab":
         await client.read_resource(f"memo://{uri}")
-    assert [params["uri"] for _, params, _ in client.sent] == ["memo://a", "memo://b", "memo://c", "memo://b"]
+    assert [params["uri"] for _, params in client.sent] == ["memo://a", "memo://b", "memo://c", "memo://b"]
 
 
 @rows(
@@ -152,7 +152,7 @@ async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_
     listening = asyncio.create_task(client.listen(wanted, told.append))
     await asyncio.sleep(0)
     filters = {"promptsListChanged": True, "toolsListChanged": True, "resourceSubscriptions": ["memo://a", "memo://b"]}
-    assert client.sent == [("subscriptions/listen", {"notifications": filters}, None)]
+    assert client.sent == [("subscriptions/listen", {"notifications": filters})]
     for _ in range(2):
         client._changed("notifications/subscriptions/acknowledged", {"notifications": honored})
     assert told == [WantedChanges(frozenset(expected[0]), frozenset(expected[1]))]

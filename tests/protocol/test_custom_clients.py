@@ -15,6 +15,7 @@ from mcp import MCPError as ProtocolError
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
     MCPClient,
     MCPConnectionError,
     MCPInvocationError,
@@ -197,3 +198,11 @@ async def test_an_error_of_closing_is_logged_without_secrets(caplog):
     assert "Error during MCP client cleanup" in caplog.text
     assert "cannot close with ***" in caplog.text
     await client.aclose()  # there is nothing left to close
+
+
+async def test_a_client_of_a_server_info_is_used_without_a_connection_and_each_connect_is_a_session():
+    client = InProcessServerInfo("tests.servers.inprocess:server").create_client()
+    for _ in range(2):
+        assert "add" in [tool.name for tool in await client.connect()]
+        assert "8" in await client.call_tool("add", {"a": 5, "b": 3})
+    await client.aclose()

@@ -74,22 +74,6 @@ async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
     assert raised.value.__cause__ is None
 
 
-async def test_requests_name_what_they_are_about_for_the_header():
-    client = ScriptedClient(lambda *_: {"contents": [], "messages": []})
-    await client.read_resource("memo://a")
-    await client.get_prompt("greet", {"name": "Ada"})
-    await client.get_prompt("wave")
-    await client.request("tasks/get", {"taskId": "7"})
-    await client.request("some/thing", {"name": "x"})
-    assert client.sent == [
-        ("resources/read", {"uri": "memo://a"}, "memo://a"),
-        ("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}}, "greet"),
-        ("prompts/get", {"name": "wave", "arguments": {}}, "wave"),
-        ("tasks/get", {"taskId": "7"}, "7"),
-        ("some/thing", {"name": "x"}, None),
-    ]
-
-
 async def test_a_server_without_the_capability_is_asked_nothing():
     client = ScriptedClient(lambda *_: {}, capabilities={})
     assert [] == await client.list_resources() == await client.list_resource_templates() == await client.list_prompts()

@@ -231,6 +231,9 @@ def application(server: PatientServer) -> Starlette:
         message = await request.json()
         if "id" not in message:
             return Response(status_code=202)
+        task = message.get("params", {}).get("taskId")
+        if task is not None and request.headers.get("mcp-name") != task:
+            return Response("the header Mcp-Name must name the task", status_code=400)
         return JSONResponse(await run_in_threadpool(server.answer, message))
 
     return Starlette(routes=[Route("/mcp", respond, methods=["POST"])])
