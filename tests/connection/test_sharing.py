@@ -34,7 +34,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolNotFoundError,
     MCPToolset,
     StdioServerInfo,
-    StreamableHttpServerInfo,
     ToolConfig,
     warm_up_toolsets,
 )
@@ -262,16 +261,14 @@ def test_a_failed_connect_keeps_nothing_of_its_caller_alive():
     wait_until(lambda: gc.collect() >= 0 and not any(each() for each in held), "the end of the callers' frames")
 
 
-@pytest.mark.parametrize("way", ["stdio", "streamable-http"])
-def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(stdio_server, http_server, way):
+def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(stdio_server):
     async def call_all(loop: int) -> None:
         names = [f"call {loop}.{number}" for number in range(20)]
         results = await asyncio.gather(*(connection.call_tool_async("echo", {"text": name}) for name in names))
         assert [text(result) for result in results] == names
 
     names = [f"call {number}" for number in range(50)]
-    info = stdio_server().info() if way == "stdio" else StreamableHttpServerInfo(http_server().url)
-    with MCPConnection(info, invocation_timeout=LONG) as connection:
+    with MCPConnection(stdio_server().info(), invocation_timeout=LONG) as connection:
         calls = together(lambda name=name: connection.call_tool("echo", {"text": name}) for name in names)
         for future in [in_loop_of_its_own(lambda loop=loop: call_all(loop)) for loop in range(3)]:
             future.result(timeout=LIMIT)

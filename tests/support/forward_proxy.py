@@ -9,11 +9,12 @@ A forward proxy, as companies have them.
 import asyncio
 import base64
 import contextlib
-from typing import Self, cast
 from urllib.parse import urlsplit
 
+from tests.support.scripted_peer import LoopbackServer
 
-class ForwardProxy:
+
+class ForwardProxy(LoopbackServer):
     """
     Forwards plain HTTP (absolute form) and tunnels TLS (CONNECT), for those who know the credentials, if there are any.
 
@@ -21,24 +22,12 @@ class ForwardProxy:
     """
 
     def __init__(self, credentials: str | None = None) -> None:
+        super().__init__()
         self._expected = base64.b64encode(credentials.encode()).decode() if credentials else None
         self.requests: list[str] = []
         self.refused = 0
 
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        self._tasks: set[asyncio.Task[None]] = set()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._tasks.add(cast("asyncio.Task[None]", asyncio.current_task()))
         with contextlib.suppress(OSError, asyncio.IncompleteReadError), contextlib.closing(writer):
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             method, target, _ = head.partition("\r\n")[0].split()

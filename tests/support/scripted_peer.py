@@ -46,27 +46,19 @@ def reset(writer: asyncio.StreamWriter) -> None:
 Answer = Callable[[HttpRequest], Awaitable[bytes | None]]
 
 
-class ScriptedPeer:
+class LoopbackServer:
     """
-    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns, and the
-    connection closed if it returns none. Options are those of `asyncio.start_server`.
+    `async with`: has each connection served by `_serve`, which is cancelled at the end. Options are those of
+    `asyncio.start_server`.
     """
 
-    def __init__(self, answer: Answer, **options: Any) -> None:
-        self._answer = answer
+    def __init__(self, **options: Any) -> None:
         self._options = options
-        self.requests: list[HttpRequest] = []
-        self.connections = 0
-        self.closed = 0
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}/mcp"
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, backlog=512, **self._options)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, backlog=512, **self._options)
         self.port: int = self._server.sockets[0].getsockname()[1]
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -75,10 +67,31 @@ class ScriptedPeer:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._tasks.add(asyncio.ensure_future(self._serve(reader, writer)))
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+        raise NotImplementedError
+
+
+class ScriptedPeer(LoopbackServer):
+    """
+    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns, and the
+    connection closed if it returns none.
+    """
+
+    def __init__(self, answer: Answer, **options: Any) -> None:
+        super().__init__(**options)
+        self._answer = answer
+        self.requests: list[HttpRequest] = []
+        self.connections = 0
+        self.closed = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         try:
             while True:
@@ -108,7 +121,6 @@ class ScriptedPeer:
             self.closed += 1
             with suppress(OSError, RuntimeError):
                 writer.close()
-            self._tasks.discard(task)
 
 
 def response(status: str, body: bytes | Any = b"", content_type: str = "application/json", **headers: str) -> bytes:

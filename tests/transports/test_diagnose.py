@@ -199,9 +199,7 @@ class TestWhatTheServerAnswers:
         ],
     )
     @rows("transport", ["sse", "streamable-http"])
-    async def test_it_is_named_with_what_to_do(
-        self, transport: Any, status: int, answer: dict[str, Any], expected: str
-    ) -> None:
+    async def test_it_is_named_with_what_to_do(self, transport, status, answer, expected):
         said = await examine(URL, transport, answer=lambda _: httpx2.Response(status, **answer))
         assert said == f"{URL} answers {expected}"
 

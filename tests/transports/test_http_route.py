@@ -23,7 +23,6 @@ import httpx2
 import pytest
 
 from haystack_integrations.tools.mcp import StreamableHttpServerInfo
-from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate
 from haystack_integrations.tools.mcp.transports import http_route
@@ -298,10 +297,6 @@ EXEMPT = ("*", "mcp.test", "MCP.TEST", ".mcp.test", "mcp.test:8080", "other.test
 
 
 class TestProxies:
-    async def test_no_proxy_alone_does_not_turn_tcp_keepalive_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")
-        assert isinstance(open_transport(), PinnedTransport)
-
     @rows(
         ("url", "no_proxy", "is_exempt"),
         [
@@ -343,7 +338,8 @@ async def test_sessions_share_what_is_trusted_by_default_until_it_changes(certif
             await trusted(**parameters)
 
 
-async def test_connections_are_probed_by_tcp_keepalive() -> None:
+async def test_connections_are_probed_by_tcp_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")  # without a proxy it changes nothing
     async with ScriptedPeer(not_found) as peer, client() as http, http.stream("GET", peer.url) as answered:
         connected = answered.extensions["network_stream"].get_extra_info("socket")
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
