@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.executor import THREAD_NAME
-from tests.support.background import in_thread, text
+from tests.support.background import in_thread
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
 from tests.support.rows import rows
@@ -97,15 +97,6 @@ async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_th
     own = "mcp-haystack-interceptor"
     events = [("sync add", own), ("async add", THREAD_NAME), ("sync add", own), *[("end of sync", own)] * 2]
     assert story == [(*event, value) for value in ("of a thread", "of a task") for event in events]
-
-
-async def test_the_tools_of_a_toolset_and_direct_calls_of_a_connection_are_wrapped(stdio_server):
-    info = stdio_server().info()
-    with MCPToolset(info, interceptors=[add_ten]) as toolset:
-        assert toolset["add"].call(a=1, b=2).structured == {"result": 13}
-    with MCPConnection(info, interceptors=[add_ten]) as connection:
-        assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "13"
-        assert text(await connection.call_tool_async("add", {"a": 1, "b": 2})) == "13"
 
 
 @rows("era", [{}, {"handshake": True}])
