@@ -181,13 +181,18 @@ def test_a_close_by_hand_closes_for_all(held):
     assert state_of(toolset) == "closed"
 
 
-def test_a_block_that_fails_to_open_leaves_the_blocks_of_others_open(held):
+async def test_a_block_that_fails_to_open_is_closed_and_leaves_the_blocks_of_others_open(held):
     with MCPConnection(held.info) as connection:
         tool = MCPTool("absent", held.info)
         with pytest.raises(MCPToolNotFoundError), tool:
             pass
         assert connection.is_ready
         assert connection.status().users == 1
+    broken = MCPConnection(StdioServerInfo("no-such-command"))
+    with pytest.raises(MCPConnectionError):
+        async with broken:
+            pass
+    assert broken.status().state == "closed"
 
 
 async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
