@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 from fastmcp import FastMCP
-from fastmcp_tasks import TasksExtension
 from haystack.utils import Secret
 from mcp import types
 
@@ -391,7 +390,7 @@ async def test_what_becomes_of_tasks_that_fail(patient_stdio_server):
 
 async def test_tasks_of_fastmcp():
     server = FastMCP("kitchen")
-    server.add_extension(TasksExtension(url="memory://"))
+    server.add_extension(pytest.importorskip("fastmcp_tasks").TasksExtension(url="memory://"))
     runs: list[str] = []
 
     @server.tool(task=True)
