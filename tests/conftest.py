@@ -14,7 +14,7 @@ import signal
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import anyio
 import pytest
@@ -205,12 +205,12 @@ def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Htt
     """
     The same as `http_server` for the tests of a module that do not break their server; equal requests share one.
     """
-    servers: dict[tuple[str, ...], HttpServer] = {}
+    servers: dict[tuple[Any, ...], HttpServer] = {}
 
-    def get(transport: str = "streamable-http", *options: str) -> HttpServer:
-        key = (transport, *options)
+    def get(transport: str = "streamable-http", *options: str, script: Path = COUNTER_SERVER) -> HttpServer:
+        key = (script, transport, *options)
         if key not in servers:
-            servers[key] = started.script(*key)
+            servers[key] = started.script(transport, *options, script=script)
         return servers[key]
 
     with _Started(tmp_path_factory) as started:
@@ -287,18 +287,7 @@ def fastmcp_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServe
     A FastMCP 4 server over Streamable HTTP.
     """
     with _Started(tmp_path_factory) as started:
-        folder = tmp_path_factory.mktemp("server")
-        command = python_script(FASTMCP_SERVER, "--transport", "streamable-http")
-        yield started.start(HttpServer(command, "/mcp", folder, CallLog(folder / "calls.txt")))
-
-
-@pytest.fixture
-def fastmcp_stdio(tmp_path: Path) -> StdioServer:
-    """
-    How to start a FastMCP 4 server over stdio.
-    """
-    command, *arguments = prepared_script(FASTMCP_SERVER, "--transport", "stdio")
-    return StdioServer(command, arguments, CallLog(tmp_path / "calls.txt"))
+        yield started.script(script=FASTMCP_SERVER)
 
 
 @contextmanager

@@ -14,19 +14,19 @@ import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
+from haystack.tools.errors import ToolInvocationError
 
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPToolset, call_budget
+from haystack_integrations.tools.mcp import MCPResourceToolset, MCPSearchableToolset, MCPToolset, call_budget
 from haystack_integrations.tools.mcp.errors import (
     MCPBudgetExceededError,
     MCPCallRefusedError,
     MCPConfigurationError,
 )
 from tests.servers import inprocess
-from tests.support.executors import recorded_traces
+from tests.support.executors import agent_of, recorded_traces, results_of, run
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
-from tests.support.scripted_chat import CallsUntilRefused, ScriptedChatGenerator, call, calls, say
-
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
+from tests.support.scripted_chat import CallsUntilRefused, call, calls, say
 
 
 @pytest.fixture
@@ -36,20 +36,16 @@ def toolset():
         yield toolset
 
 
-def run(agent: Agent):
-    return agent.run(messages=[ChatMessage.from_user("go")])
-
-
 def results(result) -> list[tuple[str, bool]]:
-    return [(each.result, each.error) for message in result["messages"] for each in message.tool_call_results]
+    return [(each.result, each.error) for each in results_of(result)]
 
 
 def test_calls_over_the_budget_are_not_sent_and_the_model_answers_in_words(toolset, caplog):
     caplog.set_level(logging.DEBUG)
     texts = ["s3ntinel-a", "s3ntinel-b", "s3ntinel-c"]
-    generator = ScriptedChatGenerator([calls(*[("echo", {"text": text}) for text in texts]), say("well")])
+    agent = agent_of(toolset, calls(*[("echo", {"text": text}) for text in texts]), say("well"))
     with call_budget(max_calls=2) as budget, recorded_traces(content=False) as traces:
-        result = run(Agent(chat_generator=generator, tools=toolset))
+        result = run(agent)
     assert result["last_message"].text == "well"
     assert sorted(error for _, error in results(result)) == [False, False, True]
     [refusal] = [text for text, error in results(result) if error]
@@ -91,16 +87,33 @@ def test_a_tool_has_a_limit_of_its_own_and_others_are_not_counted(toolset):
 
 def test_calls_of_other_tools_are_not_counted(toolset):
     mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
-    generator = ScriptedChatGenerator([call("mine"), say("well")])
     with call_budget(max_calls=0) as budget:
-        assert results(run(Agent(chat_generator=generator, tools=[*toolset, mine]))) == [("fine", False)]
+        assert results(run(agent_of([*toolset, mine], call("mine"), say("well")))) == [("fine", False)]
     assert budget.refused == 0
     assert repr(budget) == "<MCPCallBudget: 0 calls, 0 refused>"
 
 
+@rows(
+    ("tools", "name", "arguments"),
+    [
+        (MCPSearchableToolset(MCPToolset(COUNTER)), "search_tools", {"tool_keywords": "add"}),
+        (MCPResourceToolset(COUNTER), "list_resources", {}),
+    ],
+)
+def test_tools_that_no_server_has_are_counted_if_they_are_named(tools, name, arguments):
+    with tools:
+        [tool] = [each for each in tools if each.name == name]
+        with call_budget(max_calls=0):
+            assert tool.invoke(**arguments) is not None
+        with call_budget(max_calls=1, tools=[name]) as budget:
+            tool.invoke(**arguments)
+            with pytest.raises(ToolInvocationError, match=f"The call of '{name}' was refused"):
+                tool.invoke(**arguments)
+        assert (budget.calls, budget.refused) == (1, 1)
+
+
 def test_a_model_that_insists_can_be_stopped(toolset):
-    generator = ScriptedChatGenerator([call("echo", text="x")] * 20)
-    agent = Agent(chat_generator=generator, tools=toolset)
+    agent = agent_of(toolset, *[call("echo", text="x")] * 20)
     with (
         call_budget(max_calls=1, max_refused_calls=2),
         pytest.raises(Exception, match="after 2 refused calls") as raised,
@@ -112,7 +125,7 @@ def test_a_model_that_insists_can_be_stopped(toolset):
         error = error.__cause__ or error.__context__
     twin = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (twin.message, twin.messages) == (error.message, error.messages)
-    assert len(generator.turns) == 4
+    assert len(agent.chat_generator.turns) == 4
 
 
 @rows(

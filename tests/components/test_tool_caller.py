@@ -16,7 +16,6 @@ from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPInvocationError,
     MCPTool,
     MCPToolNotFoundError,
@@ -26,11 +25,10 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from tests.components.conftest import Use
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT, wait_until_async
-
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
 @pytest.fixture

@@ -16,47 +16,31 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPHandlers,
     MCPServerInfo,
-    SSEServerInfo,
     StdioServerInfo,
-    StreamableHttpServerInfo,
 )
-from tests.support.processes import ASKING_SERVER, CallLog, HttpServer, prepared_script, python_script
+from tests.conftest import HttpServerFactory
+from tests.support.kinds import KINDS
+from tests.support.processes import ASKING_SERVER, prepared_script
 
-HTTP = {
-    "2026": ("streamable-http", "/mcp", ()),
-    "sessions": ("streamable-http", "/mcp", ("--protocol", "legacy")),
-    "sse": ("sse", "/sse", ()),
-}
-EVERY_WAY = ["stdio", *HTTP, "in process"]
+EVERY_WAY = ["stdio", "2026", "sessions", "sse", "in process"]
 # Requests in the course of a call, and the new era's results that ask for input.
 BOTH_ERAS = ["sessions", "2026"]
 
 Ask = Callable[..., MCPConnection]
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], MCPServerInfo]]:
+@pytest.fixture
+def server_info(way: str, shared_http_server: HttpServerFactory) -> MCPServerInfo:
     """
-    Gives the server info of a server that asks, by its key in `EVERY_WAY`.
+    How to reach a server that asks, by one of `EVERY_WAY`.
     """
-    started: dict[str, HttpServer] = {}
-
-    def reach(way: str) -> MCPServerInfo:
-        if way == "stdio":
-            command, *arguments = prepared_script(ASKING_SERVER)
-            return StdioServerInfo(command, arguments)
-        if way == "in process":
-            return InProcessServerInfo("tests.servers.asking_server:server")
-        transport, path, options = HTTP[way]
-        if way not in started:
-            folder = tmp_path_factory.mktemp("asking")
-            command = python_script(ASKING_SERVER, "--transport", transport, *options)
-            started[way] = HttpServer(command, path, folder, CallLog(folder / "calls.txt")).start()
-        return (SSEServerInfo if transport == "sse" else StreamableHttpServerInfo)(started[way].url)
-
-    yield reach
-    for server in started.values():
-        server.close()
+    if way == "stdio":
+        command, *arguments = prepared_script(ASKING_SERVER)
+        return StdioServerInfo(command, arguments)
+    if way == "in process":
+        return InProcessServerInfo("tests.servers.asking_server:server")
+    kind = KINDS[way]
+    return kind.reach(shared_http_server(kind.transport, *kind.options, script=ASKING_SERVER).url)
 
 
 @pytest.fixture(params=BOTH_ERAS)
@@ -66,7 +50,7 @@ def way(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def ask(servers: Callable[[str], MCPServerInfo], way: str) -> Iterator[Ask]:
+def ask(server_info: MCPServerInfo) -> Iterator[Ask]:
     """
     Connects to a server that asks: `ask(**fields of MCPHandlers)`. The connections are closed at the end.
     """
@@ -74,7 +58,7 @@ def ask(servers: Callable[[str], MCPServerInfo], way: str) -> Iterator[Ask]:
 
     def connect(invocation_timeout: float = 60.0, **fields: Any) -> MCPConnection:
         handlers = MCPHandlers(**fields)
-        connections.append(MCPConnection(servers(way), handlers=handlers, invocation_timeout=invocation_timeout))
+        connections.append(MCPConnection(server_info, handlers=handlers, invocation_timeout=invocation_timeout))
         return connections[-1]
 
     yield connect

@@ -25,7 +25,6 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
-from tests.handlers.test_sampling_tools import Deaf
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, say
 
@@ -41,27 +40,6 @@ def answer(params: Any) -> str:
 
 def nobody() -> list[str]:
     return []
-
-
-@rows(
-    ("kind", "fields", "message"),
-    [
-        (MCPHandlers, {"sampling": 5}, "`sampling` must be a Haystack chat generator, a function or an MCPSampling"),
-        (MCPHandlers, {"elicitation": "decline"}, "`elicitation` must be callable"),
-        (MCPHandlers, {"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
-        (MCPHandlers, {"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
-        (MCPHandlers, {"client_info": {"name": "x"}}, "'name' and 'version'"),
-        (MCPSampling, {}, "either `chat_generator` or `function`, got neither"),
-        (MCPSampling, {"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
-        (MCPSampling, {"chat_generator": answer}, "Pass a function as `function`"),
-        (MCPSampling, {"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
-        (MCPSampling, {"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
-    ],
-)
-def test_invalid_settings_are_refused_at_construction(kind, fields, message):
-    with pytest.raises(ValueError, match=kind.__name__) as raised:
-        kind(**fields)
-    assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("owner", [MCPToolset, MCPTool])

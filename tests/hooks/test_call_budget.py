@@ -11,22 +11,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 
 import haystack_integrations.hooks.mcp as package
-from haystack_integrations.tools.mcp import InProcessServerInfo, MCPRegistry, MCPToolset, ToolConfig
+from haystack_integrations.tools.mcp import MCPRegistry, MCPToolset, ToolConfig
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import inprocess
-from tests.support.executors import recorded_traces
+from tests.support.executors import agent_of, recorded_traces, reloaded, results_of, run
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 from tests.support.scripted_chat import CallsUntilRefused, ScriptedChatGenerator, call, calls, say
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
 
 
@@ -39,12 +38,6 @@ def toolset():
 
 def echoes(texts: str) -> ChatMessage:
     return calls(*[("echo", {"text": text}) for text in texts])
-
-
-def stored_in(agent: Agent) -> str:
-    pipeline = Pipeline()
-    pipeline.add_component("agent", agent)
-    return pipeline.dumps()
 
 
 def kinds(result: dict[str, Any]) -> str:
@@ -76,13 +69,10 @@ class TestBudget:
 
         return make
 
-    def run(self, agent: Agent) -> dict[str, Any]:
-        return agent.run(messages=[ChatMessage.from_user("go")])
-
     def test_turns_over_the_limit_are_refused_and_the_model_answers(self, agent):
         generator = ScriptedChatGenerator([echoes("ab"), echoes("cd"), say("well")])
         with recorded_traces(content=True) as traces:
-            result = self.run(agent(generator, max_turns=1))
+            result = run(agent(generator, max_turns=1))
         assert (result["last_message"].text, result["exit_reason"]) == ("well", "text")
         assert kinds(result) == "uAttATTa"
         assert inprocess.calls == ["echo", "echo"]
@@ -95,7 +85,7 @@ class TestBudget:
     def test_the_calls_that_fit_are_made(self, agent):
         reply = ChatMessage.from_assistant("Let me see.", tool_calls=echoes("abc").tool_calls)
         generator = ScriptedChatGenerator([reply, say("well")])
-        result = self.run(agent(generator, max_calls=2))
+        result = run(agent(generator, max_calls=2))
         assert kinds(result) == "uATAtta"
         assert sorted(inprocess.calls) == ["echo", "echo"]
         assert result["tool_call_counts"]["echo"] == 2
@@ -103,13 +93,13 @@ class TestBudget:
 
     def test_a_model_that_insists_is_stopped_with_words(self, agent):
         generator = ScriptedChatGenerator([echoes("x")] * 20)
-        result = self.run(agent(generator, max_turns=1))
+        result = run(agent(generator, max_turns=1))
         assert result["exit_reason"] == "tool_call_budget_exceeded"
         assert result["last_message"].text.startswith("The run was stopped: ")
         assert len(generator.turns) == 3
         assert inprocess.calls == ["echo"]
         silent = ScriptedChatGenerator([echoes("x")] * 20)
-        result = self.run(agent(silent, max_turns=0, max_refused_turns=3, final_message=None))
+        result = run(agent(silent, max_turns=0, max_refused_turns=3, final_message=None))
         assert (kinds(result), len(silent.turns)) == ("uATATAT", 3)
 
     def test_where_an_agent_cannot_be_stopped_the_run_ends_with_an_error(self):
@@ -124,7 +114,7 @@ class TestBudget:
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
         for named, answered in ({}, "fine"), ({"tools": ["mine"]}, "x"):
             generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
-            self.run(agent(generator, mine, max_calls=0, **named))
+            run(agent(generator, mine, max_calls=0, **named))
             assert generator.turns[1].tool_results[1] == answered
 
     async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
@@ -133,32 +123,29 @@ class TestBudget:
         for result in await asyncio.gather(*runs):
             assert kinds(result) == "uAtAtAtATa"
         assert len(inprocess.calls) == 9
-        assert kinds(self.run(shared)) == "uAtAtAtATa"
+        assert kinds(run(shared)) == "uAtAtAtATa"
 
     def test_calls_of_tools_that_do_not_exist_use_up_turns(self, agent):
         generator = ScriptedChatGenerator([call("nope")] * 20)
-        result = self.run(agent(generator, max_turns=1))
+        result = run(agent(generator, max_turns=1))
         assert (result["exit_reason"], len(generator.turns)) == ("tool_call_budget_exceeded", 3)
         generator = ScriptedChatGenerator([call("nope"), call("nope"), echoes("x"), say("well")])
-        assert kinds(self.run(agent(generator, max_calls=1, max_refused_turns=5))) == "uATATATa"
+        assert kinds(run(agent(generator, max_calls=1, max_refused_turns=5))) == "uATATATa"
         assert inprocess.calls == []
 
     def test_it_is_stored_with_the_agent(self, agent):
         generator = ScriptedChatGenerator([echoes("x"), say("well")])
         parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"]}
-        stored = stored_in(agent(generator, **parameters))
-        loaded = Pipeline.loads(stored)
-        assert loaded.dumps() == stored
-        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-        [refusal] = [each.result for m in result["agent"]["messages"] for each in m.tool_call_results]
-        assert "the limit of 0 calls of this tool is reached" in refusal
-        loaded.get_component("agent").close()
+        loaded = reloaded(agent(generator, **parameters))
+        [refusal] = results_of(run(loaded))
+        assert "the limit of 0 calls of this tool is reached" in refusal.result
+        loaded.close()
 
     def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone_and_precede_those_of_the_agent(self):
         inprocess.calls.clear()
         configs = [ToolConfig("few", ["a"], ["echo"], 1), ToolConfig("many", ["a"], ["add"], 3)]
         turn = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "b"}), ("pid", {}))
-        generator = ScriptedChatGenerator([echoes("a"), *[turn] * 4, say("well")])
+        replies = [echoes("a"), *[turn] * 4, say("well")]
         seen: list[int] = []
         counting = SimpleNamespace(run=lambda state: seen.append(len(state.data["messages"][-1].tool_calls)))
         with MCPRegistry({"a": COUNTER}, configs) as registry, MCPToolset(COUNTER, tool_names=["pid"]) as other:
@@ -166,10 +153,9 @@ class TestBudget:
             hooks = [hook for alias in registry.aliases for hook in registry.hooks(alias)["before_tool"]]
             for hook in hooks:
                 hook.max_refused_turns = 9
-            agent = Agent(chat_generator=generator, tools=tools, hooks={"before_tool": hooks})
-            self.run(Pipeline.loads(stored_in(agent)).get_component("agent"))
+            run(reloaded(agent_of(tools, *replies, hooks={"before_tool": hooks})))
             agent = registry.agent("few", ScriptedChatGenerator([echoes("a")] * 9), hooks={"before_tool": [counting]})
-            assert self.run(agent)["exit_reason"] == "tool_call_budget_exceeded"
+            assert run(agent)["exit_reason"] == "tool_call_budget_exceeded"
         assert sorted(inprocess.calls) == ["add"] * 3 + ["echo"] * 2 + ["pid"] * 4
         assert seen == [1, 0, 0]  # after the budget, which has answered the others
 

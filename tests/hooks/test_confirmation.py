@@ -13,10 +13,8 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from haystack import Pipeline
 from haystack.components.agents import Agent
 from haystack.core.serialization import default_from_dict, default_to_dict
-from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 from mcp import types
 from rich.console import Console
@@ -25,7 +23,6 @@ from rich.prompt import Prompt
 from haystack_integrations.hooks.mcp import MCPAnnotationPolicy, MCPConfirmationStrategy, confirmation_strategies_for
 from haystack_integrations.tools.mcp import (
     FromState,
-    InProcessServerInfo,
     MCPRegistry,
     MCPResourceToolset,
     MCPSearchableToolset,
@@ -36,9 +33,11 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from tests.support.executors import agent_of, reloaded, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT
 
 if HAS_HOOKS:
@@ -51,7 +50,6 @@ else:
     from haystack.human_in_the_loop.dataclasses import ConfirmationUIResult
 
 needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
@@ -101,23 +99,17 @@ def toolset(server):
 ALL = calls(("look", {"text": "a"}), ("silent", {"text": "b"}), ("wipe", {"text": "c"}))
 
 
-class Agents:
+def confirming(tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = None, **parameters: Any) -> Agent:
     """An Agent that confirms, as each major does it."""
-
-    @staticmethod
-    def make(
-        tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = None, **parameters: Any
-    ) -> tuple[Agent, ScriptedChatGenerator]:
-        generator = ScriptedChatGenerator([replies, say("done")])
-        how: dict[str, Any]
-        if HAS_HOOKS:
-            how = {"hooks": {"before_tool": [MCPConfirmationHook(ui, **parameters)]}}
-        else:
-            how = {"confirmation_strategies": confirmation_strategies_for(tools, ui, **parameters)}
-        return Agent(chat_generator=generator, tools=tools, state_schema=state_schema, **how), generator
+    how: dict[str, Any]
+    if HAS_HOOKS:
+        how = {"hooks": {"before_tool": [MCPConfirmationHook(ui, **parameters)]}}
+    else:
+        how = {"confirmation_strategies": confirmation_strategies_for(tools, ui, **parameters)}
+    return agent_of(tools, replies, say("done"), state_schema=state_schema, **how)
 
 
-GO = [ChatMessage.from_user("go")]
+in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
 class TestWhoIsAsked:
@@ -136,8 +128,8 @@ class TestWhoIsAsked:
     def test_annotations_only_tighten(self, server, toolset, parameters, asked):
         parameters = {**parameters, **({"trusted": [server.info]} if parameters.get("trusted") == "server" else {})}
         ui = ScriptedUI()
-        agent, _ = Agents.make(toolset, ui, **parameters)
-        agent.run(messages=GO)
+        agent = confirming(toolset, ui, **parameters)
+        run(agent)
         assert sorted(ui.asked) == asked
         assert len(server.calls) == 3
 
@@ -182,21 +174,19 @@ class TestWhoIsAsked:
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
         with registry.toolset("x") as alias, MCPToolset(server.info, tool_selection=options) as toolset:
-            agent, generator = Agents.make(alias if known_by == "an alias" else toolset, ui, trusted=[server.info])
-            generator.replies = [calls(("look", {"text": "a"}))] * 4 + [say("done")]
-            reply = generator._next
+            agent = confirming(alias if known_by == "an alias" else toolset, ui, trusted=[server.info])
+            agent.chat_generator.replies = [call("look", text="a")] * 4 + [say("done")]
 
-            def change_before_the_second_reply(*args: Any) -> ChatMessage:
-                if len(generator.turns) == 1:
+            def change(number: int) -> None:
+                if number == 2:
                     server.tools = [definition("look", TEXT)]
                     if known_by == "a listing":
                         toolset.connection.list_tools()
                     else:
                         (alias.toolsets["shop"] if known_by == "an alias" else toolset).refresh()
-                return reply(*args)
 
-            generator._next = change_before_the_second_reply
-            agent.run(messages=GO)
+            agent.chat_generator.before_reply = change
+            run(agent)
         assert ui.asked == ["look"] * 3
         assert len(server.calls) == 4
 
@@ -205,20 +195,20 @@ class TestWhoIsAsked:
         tools = MCPSearchableToolset(toolset, search_threshold=2) if kind == "search" else toolset
         tools.warm_up()
         ui = ScriptedUI(new="reject")
-        agent, generator = Agents.make(tools, ui)
+        agent = confirming(tools, ui)
         server.tools = [*server.tools, definition("new", TEXT)]
         toolset.refresh()
-        generator.replies = [calls(("search_tools", {"tool_keywords": "new"})), calls(("new", {})), say("done")]
-        agent.run(messages=GO)
-        assert generator.turns[1].tool_names[-1 if kind == "search" else 1] == "new"
+        agent.chat_generator.replies = [call("search_tools", tool_keywords="new"), call("new"), say("done")]
+        run(agent)
+        assert agent.chat_generator.turns[1].tool_names[-1 if kind == "search" else 1] == "new"
         assert (ui.asked, server.calls) == (["new"], [])
         policy = MCPAnnotationPolicy(tools, trusted=[server.info])
         assert [policy.should_ask(name, "", {}) for name in ("look", "silent")] == [False, True]
         with pytest.raises(MCPConfigurationError, match="so they would run unasked"):
             confirmation_strategies_for(MCPSearchableToolset(MCPToolset(COUNTER)), ScriptedUI())
 
-    @pytest.mark.parametrize("way", ["run", "run_async"])
-    def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, way):
+    @in_both_ways
+    def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, is_async):
         class Slow(ScriptedUI):
             def get_user_confirmation(self, *question: Any) -> Any:
                 server.tools = [definition(name, TEXT) for name in ("look", "silent", "wipe")]
@@ -226,10 +216,10 @@ class TestWhoIsAsked:
                 return super().get_user_confirmation(*question)
 
         ui = Slow(look="reject", silent="reject")
-        agent, _ = Agents.make(
+        agent = confirming(
             toolset, ui, trusted=[server.info], replies=calls(*[(n, {}) for n in ("silent", "look", "wipe")])
         )
-        agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+        run(agent, is_async=is_async)
         assert sorted(ui.asked) == ["look", "silent", "wipe"]
         assert server.calls == [("wipe", {})]
 
@@ -237,11 +227,11 @@ class TestWhoIsAsked:
 class TestAnswers:
     def test_a_user_declines_edits_and_accepts(self, server, toolset):
         ui = ScriptedUI(look="reject", silent={"text": "edited"})
-        agent, generator = Agents.make(toolset, ui)
-        result = agent.run(messages=GO)
+        agent = confirming(toolset, ui)
+        result = run(agent)
         assert result["last_message"].text == "done"
         assert sorted(server.calls) == [("silent", {"text": "edited"}), ("wipe", {"text": "c"})]
-        told = generator.turns[1].messages
+        told = agent.chat_generator.turns[1].messages
         assert any("rejected" in each.result for m in told for each in m.tool_call_results if each.error)
         assert any("edited" in (message.text or "") for message in told if message.is_from("user"))
 
@@ -271,35 +261,35 @@ class TestAnswers:
             server.info, inputs_from_state=inputs, tool_overrides=bound, tool_options={"max_tool_failures": 2}
         ) as toolset:
             state = {"user": {"type": str}, "key": {"type": str}}
-            agent, generator = Agents.make(toolset, ui, replies=calls(("pay", {"text": "a"})), state_schema=state)
-            agent.run(messages=GO, user="C-17", key="K-4711")
+            agent = confirming(toolset, ui, replies=calls(("pay", {"text": "a"})), state_schema=state)
+            run(agent, user="C-17", key="K-4711")
         assert ui.shown == [{"text": "a"}]
         assert server.calls == [("pay", {"text": "a", "who": "C-17", "key": "K-4711"})]
-        told = generator.turns[1].messages
-        assert [call.arguments for message in told for call in message.tool_calls] == [{"text": "a"}]
+        told = agent.chat_generator.turns[1].messages
+        assert [each.arguments for message in told for each in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
 
-    @pytest.mark.parametrize("way", ["run", "run_async"])
-    def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, way):
+    @in_both_ways
+    def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, is_async):
         text, seen = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe"
         edited = {"text": seen, "more": ["other"]}
         alike = {"\u202e": 1, r"\u202e": 2}
         asked = {"text": text, "more": [1, {"k": "x\u202e"}]}
         replies = calls(("silent", asked), ("wipe", {"text": text, "more": alike}))
         ui = ScriptedUI(silent=edited)
-        agent, generator = Agents.make(toolset, ui, replies=replies)
-        agent.run(messages=GO) if way == "run" else asyncio.run(agent.run_async(messages=GO))
+        agent = confirming(toolset, ui, replies=replies)
+        run(agent, is_async=is_async)
         expected = [{"text": seen, "more": [1, {"k": r"x\u202e"}]}, {"text": seen, "more": str(alike)}]
         assert sorted(map(repr, ui.shown)) == sorted(map(repr, expected))
         wanted = {"text": text, "more": ["other"]}
         assert sorted(server.calls, key=str) == [("silent", wanted), ("wipe", {"text": text, "more": alike})]
-        assert any(str(wanted) in (message.text or "") for message in generator.turns[1].messages)
+        assert any(str(wanted) in (message.text or "") for message in agent.chat_generator.turns[1].messages)
 
     def test_a_policy_of_haystack_can_be_an_override(self, server, toolset):
         ui = ScriptedUI()
         twice = calls(("wipe", {"text": "c"}), ("wipe", {"text": "c"}))
-        agent, _ = Agents.make(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()})
-        agent.run(messages=GO)
+        agent = confirming(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()})
+        run(agent)
         assert (ui.asked, len(server.calls)) == (["wipe"], 2)
 
 
@@ -342,30 +332,24 @@ class TestConfiguration:
         ui = ScriptedUI(echo="reject")
         parameters = {"trusted": ["shop", COUNTER], "overrides": {"add": "never", "echo": AskOncePolicy()}}
         replies = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "x"}))
-        agent, _ = Agents.make(toolset, ui, replies=replies, **parameters)
-        pipeline = Pipeline()
-        pipeline.add_component("agent", agent)
-        stored = pipeline.dumps()
-        loaded = Pipeline.loads(stored)
-        assert loaded.to_dict() == pipeline.to_dict()
-        messages = loaded.run({"agent": {"messages": GO}})["agent"]["messages"]
-        results = [each for message in messages for each in message.tool_call_results]
+        agent = confirming(toolset, ui, replies=replies, **parameters)
+        loaded = reloaded(agent)
+        results = results_of(run(loaded))
         assert sorted(each.error for each in results) == [False, True]
         assert "3" in [each.result for each in results]
-        loaded.get_component("agent").tools.close()
+        loaded.tools.close()
 
     @needs_hooks
     def test_the_hook_leaves_other_tools_alone_and_takes_other_strategies(self, server, toolset):
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
         ui = ScriptedUI()
-        agent, generator = Agents.make([toolset, mine], ui, replies=calls(("mine", {}), ("nobody", {})))
-        agent.run(messages=GO)
+        agent = confirming([toolset, mine], ui, replies=calls(("mine", {}), ("nobody", {})))
+        run(agent)
         assert ui.asked == []
-        assert "fine" in generator.turns[1].tool_results
+        assert "fine" in agent.chat_generator.turns[1].tool_results
         strategy = confirmation_strategies_for(toolset, ui, ask="always")["look"]
         hook = MCPConfirmationHook(strategy=strategy, overrides={"silent": "never"})
-        generator = ScriptedChatGenerator([ALL, say("done")])
-        Agent(chat_generator=generator, tools=toolset, hooks={"before_tool": [hook]}).run(messages=GO)
+        run(agent_of(toolset, ALL, say("done"), hooks={"before_tool": [hook]}))
         assert sorted(ui.asked) == ["look", "wipe"]
         for arguments in ({}, {"confirmation_ui": ui, "strategy": strategy}):
             with pytest.raises(TypeError, match="pass either a `confirmation_ui` or a `strategy`"):

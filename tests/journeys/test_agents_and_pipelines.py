@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets_async,
 )
 from tests.support.executors import HAS_TOOL_INVOKER, every_executor, results_of, run
+from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.kinds import Gate
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -38,8 +39,6 @@ from tests.support.waiting import wait_until
 AGENTS_WARM_RUNTIME_TOOLS = "async_function" in Tool.__dataclass_fields__
 CLOSES = hasattr(Agent, "close")
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 GO = [ChatMessage.from_user("go")]
 

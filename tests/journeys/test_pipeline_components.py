@@ -35,10 +35,10 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from tests.support.in_process import COUNTER
 from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 ROOT = Path(__file__).parents[2]
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 NOTES = InProcessServerInfo("examples.servers.notes:server")
 START = 120
 

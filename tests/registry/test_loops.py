@@ -17,7 +17,6 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPRegistry,
     MCPToolset,
     ToolConfig,
@@ -30,11 +29,11 @@ from haystack_integrations.tools.mcp.registry import MCPFacade, conversation_tra
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import LIMIT
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 MATH = ["add", "echo", "fail", "sleep"]
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 

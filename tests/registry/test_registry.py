@@ -18,9 +18,6 @@ from typing import Any
 
 import pytest
 import yaml
-from haystack import Pipeline
-from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool
 from haystack.utils import Secret
 from mcp import MCPError
@@ -43,12 +40,13 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPAliasToolset, MCPProvider
 from tests.support.background import in_thread
+from tests.support.executors import agent_of, reloaded, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
+from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
 
 
@@ -128,22 +126,20 @@ def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
 def test_a_new_conflict_renames_no_tool_under_a_run():
-    class Meanwhile(ScriptedChatGenerator):
-        def _next(self, messages, tools):
-            if not self.turns:
-                second.tools.append(definition("search"))
-                other = ScriptedChatGenerator([calls(("b_search", {})), say("done")])
-                in_thread(Agent(chat_generator=other, tools=toolset).run, messages=messages).result(LIMIT)
-            return super()._next(messages, tools)
+    def change(number):
+        if number == 1:
+            second.tools.append(definition("search"))
+            in_thread(run, agent_of(toolset, call("b_search"), say("done"))).result(LIMIT)
 
     first, second = server("search"), server("other")
     fresh = MCPToolset(second.info, tool_selection=ToolSelection(cache_tools=False))
     config = ToolConfig("x", ["a", "b"], prefix="on_conflict")
     with MCPRegistry({"a": first.info, "b": fresh}, [config]) as registry:
         toolset = registry.toolset("x")
-        generator = Meanwhile([calls(("search", {})), say("done")])
-        Agent(chat_generator=generator, tools=toolset).run(messages=[ChatMessage.from_user("go")])
-        assert [turn.tool_names for turn in generator.turns] == [["search", "other"]] * 2
+        agent = agent_of(toolset, call("search"), say("done"))
+        agent.chat_generator.before_reply = change
+        run(agent)
+        assert [turn.tool_names for turn in agent.chat_generator.turns] == [["search", "other"]] * 2
         assert names(toolset) == ["a_search", "other", "b_search"]
         assert (len(first.calls), len(second.calls)) == (1, 1)
 
@@ -381,22 +377,14 @@ def test_an_open_session_of_a_server_that_hangs_is_not_healthy(stdio_server):
         assert registry.health_check().ok
 
 
-def test_a_pipeline_with_an_alias_is_stored_with_its_providers():
+def test_an_agent_with_an_alias_is_stored_with_its_providers():
     registry = MCPRegistry(
         {"a": COUNTER, "b": MCPToolset(COUNTER, tool_names=["echo"]), "unused": COUNTER},
         [ToolConfig("x", ["a", "b"], ["a/add", "b/echo"], 3, 12.5, prefix="always")],
     )
-    generator = ScriptedChatGenerator([calls(("a_add", {"a": 1, "b": 2})), say("done")])
-    pipeline = Pipeline()
-    pipeline.add_component("agent", Agent(chat_generator=generator, tools=registry.toolset("x")))
-    stored = pipeline.dumps()
-    assert "unused" not in stored
-    loaded = Pipeline.loads(stored)
-    assert loaded.dumps() == stored
-    result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-    agent = loaded.get_component("agent")
-    assert result["agent"]["last_message"].text == "done"
-    assert agent.chat_generator.turns[1].tool_results == ["3"]
+    agent = reloaded(agent_of(registry.toolset("x"), call("a_add", a=1, b=2), say("done")))
+    assert "unused" not in str(agent.to_dict())
+    assert [each.result for each in results_of(run(agent))] == ["3"]
     toolset = agent.tools
     assert isinstance(toolset, MCPAliasToolset)
     assert (toolset.tool_config, names(toolset)) == (registry.tool_config("x"), ["a_add", "b_echo"])

@@ -29,9 +29,11 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
+from tests.support.executors import agent_of, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, Peer
-from tests.support.processes import SERVERS, CallLog, HttpServer, python_script
+from tests.support.processes import SERVERS
+from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import wait_until
 
 ALL = ["add", "note", "pull"]
@@ -286,27 +288,52 @@ def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, serve
     toolset = pinned(interceptors=[lambda call, call_next: call_next(call)])
     pull(server, "description")
     given = {"a": 1, "b": 2}
-    for call in (
+    for make_call in (
         lambda: toolset.connection.call_tool("add", given),
         lambda: asyncio.run(toolset.connection.call_tool_async("add", given)),
         lambda: toolset["add"].invoke(**given),
     ):
         with pytest.raises(MCPDriftedCallError):
-            call()
+            make_call()
     assert "@tools/call" not in requests
 
 
+@pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
+@pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
+def test_an_agent_whose_server_changes_in_the_middle_of_its_session(pinned, on_drift, is_async):
+    toolset, both = pinned(on_drift), calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"}))
+    replies = [call("pull", change="description", tell=True), both, say("done"), say("done")]
+    agent = agent_of(toolset, *replies)
+    generator = agent.chat_generator
+    generator.before_reply = lambda number: number != 2 or wait_until(lambda: toolset._guard.latest, "the drift")
+    _, add, note = results_of(run(agent, is_async=is_async))
+    if on_drift == "warn":
+        assert (add.error, add.result) == (False, "3")
+    else:
+        assert add.error and "not those of the snapshot: 'add' (description" in add.result
+    assert note.error if on_drift == "error" else note.result == "n"
+    # What the model is shown does not change under it.
+    before, *later = ({spec["name"]: spec for spec in turn.tool_specs} for turn in generator.turns)
+    assert later == [before, before]
+    # The next run is refused, or has only what is as it was, or has what changed.
+    if on_drift == "error":
+        with pytest.raises(MCPDriftError, match="description"):
+            run(agent, is_async=is_async)
+        return
+    run(agent, is_async=is_async)
+    shown = {spec["name"]: spec for spec in generator.turns[3].tool_specs}
+    assert sorted(shown) == (["note", "pull"] if on_drift == "quarantine" else ALL)
+    assert shown["note"] == before["note"]
+    assert on_drift == "quarantine" or shown["add"] != before["add"]
+
+
 @pytest.fixture
-def peer(tmp_path):
+def peer(http_server, tmp_path):
     """
     A server in a process of its own; one that is started again is as the one before it was.
     """
-    log = CallLog(tmp_path / "calls.txt")
-    options = ["--transport", "streamable-http", "--calls-file", str(log.path), "--state", str(tmp_path / "state.txt")]
-    command = python_script(SERVERS / "rug_pulling_server.py", *options, *KINDS["sessions"].options)
-    server = HttpServer(command, "/mcp", tmp_path, log)
-    yield Peer(KINDS["sessions"], server.start())
-    server.close()
+    kind, options = KINDS["sessions"], ("--state", str(tmp_path / "state.txt"))
+    return Peer(kind, http_server(kind.transport, *options, *kind.options, script=SERVERS / "rug_pulling_server.py"))
 
 
 def test_what_changes_in_a_session_or_while_it_is_lost_is_checked_before_the_next_call(peer):
@@ -412,13 +439,9 @@ def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
             toolset.refresh()
 
 
-def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(tmp_path):
-    command = python_script(SERVERS / "changing_server.py", "--transport", "streamable-http", "--header")
-    server = HttpServer(command, "/mcp", tmp_path, CallLog(tmp_path / "calls.txt"))
-    try:
-        info = StreamableHttpServerInfo(server.start().url)
-        with MCPToolset(info, snapshot=captured(info)) as toolset:
-            # The argument is sent as a header, too, as the server's schema wants it.
-            assert toolset["locate"].call(region="eu").text == "eu eu"
-    finally:
-        server.close()
+def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(http_server):
+    server = http_server("streamable-http", "--header", script=SERVERS / "changing_server.py")
+    info = StreamableHttpServerInfo(server.url)
+    with MCPToolset(info, snapshot=captured(info)) as toolset:
+        # The argument is sent as a header, too, as the server's schema wants it.
+        assert toolset["locate"].call(region="eu").text == "eu eu"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from haystack import tracing
+from haystack import Pipeline, tracing
 from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage
@@ -64,7 +64,14 @@ class Outcome:
 Executor = Callable[..., Outcome]
 
 
-def run(agent: Agent, *, is_async: bool, **given: Any) -> dict[str, Any]:
+def agent_of(tools: ToolsType, *replies: ChatMessage, **options: Any) -> Agent:
+    """
+    An Agent whose model says these replies.
+    """
+    return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **options)
+
+
+def run(agent: Agent, *, is_async: bool = False, **given: Any) -> dict[str, Any]:
     """
     Run an Agent; with `is_async` by `Agent.run_async`, in an event loop of its own.
     """
@@ -79,16 +86,27 @@ def results_of(result: dict[str, Any]) -> list[ToolCallResult]:
     return [each for message in result["messages"] for each in message.tool_call_results]
 
 
+def reloaded(instance: Any) -> Any:
+    """
+    What a component is that was stored with its pipeline and loaded again: it would be stored in the same way.
+    """
+    pipeline = Pipeline()
+    pipeline.add_component("component", instance)
+    loaded = Pipeline.loads(pipeline.dumps())
+    assert loaded.to_dict() == pipeline.to_dict()
+    return loaded.get_component("component")
+
+
 def by_agent(
     tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
     Have an Agent make the calls in one step.
     """
-    generator = ScriptedChatGenerator([calls(*tool_calls), say("done")])
-    agent = Agent(chat_generator=generator, tools=tools, state_schema=state_schema)
+    agent = agent_of(tools, calls(*tool_calls), say("done"), state_schema=state_schema)
     result = run(agent, is_async=is_async, **(state or {}))
-    return Outcome(results_of(result), {key: result.get(key) for key in state_schema or {}}, generator.turns)
+    turns = agent.chat_generator.turns
+    return Outcome(results_of(result), {key: result.get(key) for key in state_schema or {}}, turns)
 
 
 def by_tool_invoker(

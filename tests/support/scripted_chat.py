@@ -7,6 +7,7 @@ A chat generator without a model: it says what it was told to say, and remembers
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +64,17 @@ class ScriptedChatGenerator:
     """
     Plays the replies in order, one a run, and keeps in `turns` the messages and tools it saw.
 
+    A test may set `before_reply`, which is called with the number of each reply once the tools were looked at.
+
     :param replies: The replies, or their dictionaries.
     """
+
+    before_reply: Callable[[int], object] = staticmethod(lambda _: None)
 
     def __init__(self, replies: list[ChatMessage]) -> None:
         self.replies = [ChatMessage.from_dict(reply) if isinstance(reply, dict) else reply for reply in replies]
         self.turns: list[Turn] = []
+        self.generation_kwargs: list[dict[str, Any] | None] = []
         self._lock = threading.Lock()
 
     @component.output_types(replies=list[ChatMessage])
@@ -80,6 +86,7 @@ class ScriptedChatGenerator:
         *,
         tools: ToolsType | None = None,
     ) -> dict[str, list[ChatMessage]]:
+        self.generation_kwargs.append(generation_kwargs)
         return {"replies": [self._next(messages, tools)]}
 
     @component.output_types(replies=list[ChatMessage])
@@ -91,6 +98,7 @@ class ScriptedChatGenerator:
         *,
         tools: ToolsType | None = None,
     ) -> dict[str, list[ChatMessage]]:
+        self.generation_kwargs.append(generation_kwargs)
         return {"replies": [self._next(messages, tools)]}
 
     def _next(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
@@ -98,9 +106,11 @@ class ScriptedChatGenerator:
         turn = Turn(list(messages), [tool.name for tool in shown], [tool.tool_spec for tool in shown])
         with self._lock:
             self.turns.append(turn)
-            if len(self.turns) > len(self.replies):
-                raise RuntimeError(f"the script has only {len(self.replies)} replies")
-            return self.replies[len(self.turns) - 1]
+            number = len(self.turns)
+        self.before_reply(number)
+        if number > len(self.replies):
+            raise RuntimeError(f"the script has only {len(self.replies)} replies")
+        return self.replies[number - 1]
 
     def to_dict(self) -> dict[str, Any]:
         return default_to_dict(self, replies=[reply.to_dict() for reply in self.replies])

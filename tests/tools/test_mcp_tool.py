@@ -13,9 +13,7 @@ from typing import Any
 
 import mcp
 import pytest
-from haystack import Pipeline
-from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, ImageContent, TextContent
+from haystack.dataclasses import ImageContent, TextContent
 from haystack.tools import Tool
 from haystack.tools.errors import ToolInvocationError
 from mcp import types
@@ -23,7 +21,6 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPClient,
     MCPConnectionError,
     MCPError,
@@ -38,36 +35,13 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.executors import by_agent, every_executor, recorded_traces
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 SECRET = "s3ntinel-in-an-argument"
 
 
 class TestConstruction:
-    @rows(
-        ("parameters", "message"),
-        [
-            ({"name": ""}, "name"),
-            ({"server_info": "localhost"}, "`server_info` is of no known kind: 'localhost'.*StdioServerInfo"),
-            ({"server_info": None}, "`server_info` is of no known kind: got NoneType"),
-            ({"invocation_timeout": float("nan")}, "`invocation_timeout` must be a positive number.*nan"),
-            ({"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
-            ({"exposed_name": "git hub"}, "`exposed_name` must match pattern .*, got 'git hub'"),
-            ({"outputs_to_state": {"k": "source"}}, r"`outputs_to_state` \(k\) must be a valid dictionary"),
-            ({"outputs_to_state": {"k": {"source": 1}}}, "outputs_to_state source for key 'k'"),
-            ({"outputs_to_string": {"handler": "no"}}, "outputs_to_string handler must be callable"),
-            ({"outputs_to_string": {"source": "a", "b": {}}}, "Invalid outputs_to_string config"),
-            ({"inputs_from_state": {"k": 5}}, r"`inputs_from_state` \(k\) must be a valid string"),
-        ],
-    )
-    def test_an_invalid_parameter_is_refused_by_name(self, parameters, message):
-        with pytest.raises((ValueError, TypeError), match=message):
-            MCPTool(**{"name": "add", "server_info": COUNTER, **parameters})
-
     def test_a_lazy_tool_connects_to_nothing_and_knows_nothing(self, tmp_path):
         trace = tmp_path / "started"
         tool = MCPTool("add", StdioServerInfo(command="touch", args=[str(trace)]))
@@ -290,14 +264,19 @@ class TestSecrecy:
             assert sorted(turn.tool_specs[0]["parameters"]["properties"]) == ["refuse", "text"]
         assert SECRET not in traces.text
 
-    @pytest.mark.parametrize("answer", ["isError", "protocol error"])
-    def test_not_when_the_server_quotes_what_came_from_state(self, failing_call, answer, caplog):
+    @pytest.mark.parametrize("who", ["tool", "server", "interceptor"])
+    def test_not_when_somebody_quotes_what_came_from_state(self, failing_call, who, caplog):
         caplog.set_level(logging.DEBUG, logger="haystack_integrations")
         secret = {"key": SECRET, "nested": [{"number": 1234567, "line": "Zwölf\n'Boxkämpfer'"}]}
         text = f"cannot use {secret}, that is {json.dumps(secret)}, for user Ann"
+
+        def refuse(_call: Any, _call_next: Any) -> Any:
+            raise PermissionError(text)
+
         server = ForeignServer(definition("search", {"type": "object", "properties": {"token": {}, "user": {}}}))
-        server.answer = mcp.MCPError(-32000, text) if answer == "protocol error" else text_result(text, is_error=True)
-        with MCPTool("search", server.info, inputs_from_state={"api_token": "token"}) as tool:
+        server.answer = mcp.MCPError(-32000, text) if who == "server" else text_result(text, is_error=True)
+        options = {"interceptors": [refuse]} if who == "interceptor" else {}
+        with MCPTool("search", server.info, inputs_from_state={"api_token": "token"}, **options) as tool:
             error = failing_call(tool, token=secret, user="Ann")
             assert error.tool_args == {"token": secret, "user": "Ann"}
         assert "for user Ann" in str(error)
@@ -326,15 +305,12 @@ class TestStateInputs:
         tool.close()
 
     @pytest.mark.parametrize(("required", "sent"), [([], {}), (["user"], {"user": None})])
-    def test_an_agent_in_a_pipeline_sends_no_null_for_a_key_that_nobody_gave_a_value(self, required, sent):
+    def test_an_agent_sends_no_null_for_a_key_that_nobody_gave_a_value(self, required, sent):
         parameters = {"type": "object", "properties": {"user": {"type": "string"}}, "required": required}
         server = ForeignServer(definition("search", parameters))
         with MCPTool("search", server.info, inputs_from_state={"user": "user"}) as tool:
-            generator = ScriptedChatGenerator([call("search"), say("done")])
-            agent = Agent(chat_generator=generator, tools=[tool], state_schema={"user": {"type": str}})
-            pipeline = Pipeline()
-            pipeline.add_component("agent", agent)
-            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+            # None is what a pipeline gives an Agent.
+            by_agent([tool], ("search", {}), state_schema={"user": {"type": str}}, state={"user": None})
             # A null of the user's own code is sent.
             tool.call(user=None)
             asyncio.run(tool.call_async(user=None))
@@ -365,20 +341,6 @@ def keep_city(_current: Any, new: Any) -> str:
 
 
 class TestStateOutputs:
-    @rows(
-        ("tool_name", "arguments", "expected"),
-        [
-            ("structured", {"city": "Rome"}, {"city": "Rome", "temperature": 21.5, "conditions": ["sunny", "windy"]}),
-            ("json_text", {}, {"answer": 42}),
-            ("echo", {"text": "hi"}, {"result": "hi"}),
-            ("nothing", {}, {"result": ""}),
-        ],
-    )
-    def test_the_call_gives_a_dict(self, tool_name, arguments, expected):
-        with MCPTool(tool_name, COUNTER) as tool:
-            tool.outputs_to_state = {"whole": {}}  # the keys may be set later
-            assert tool.invoke(**arguments) == expected
-
     @every_executor
     def test_a_source_and_the_whole_go_to_state_and_the_text_to_the_model(self, execute):
         outputs = {"town": {"source": "city"}, "whole": {}, "loud": {"handler": keep_city}, "none": {"source": "nope"}}
@@ -431,7 +393,8 @@ class TestStringOutputs:
             assert isinstance(tool.invoke(a=1, b=2), str)
 
     def test_what_stands_in_for_a_source_is_not_in_the_result(self):
-        with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}, outputs_to_state={"all": {}}) as tool:
+        with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}) as tool:
+            tool.outputs_to_state = {"all": {}}  # the keys may be set later
             result = tool.invoke(text="hello")
         assert result == {"result": "hello"}
         assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
@@ -445,9 +408,6 @@ class JsonClient(MCPClient):
         self.closed = False
 
     async def connect(self) -> list[types.Tool]:
-        if self.greeting == "unreachable":
-            message = "the line is dead"
-            raise OSError(message)
         return [definition("greet", {"type": "object", "properties": {"name": {"type": "string"}}})]
 
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
@@ -522,12 +482,6 @@ class TestCustomClients:
             assert str(error).count("Failed to invoke") <= 1
             if client_class is JsonClient:
                 assert SECRET not in str(failing_call(tool, name=SECRET))
-
-    def test_one_that_cannot_connect_is_a_connection_error(self):
-        tool = MCPTool("greet", CustomServerInfo(JsonClient, "unreachable"))
-        with pytest.raises(MCPConnectionError, match="the line is dead"):
-            tool.warm_up()
-        tool.close()
 
 
 def test_an_agent_keeps_a_cold_tool_and_warms_it_up():

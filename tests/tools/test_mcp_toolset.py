@@ -10,14 +10,11 @@ import pickle
 from typing import Any
 
 import pytest
-from haystack import Pipeline
-from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.tools import Tool, Toolset, flatten_tools_or_toolsets
 from haystack.tracing.utils import coerce_tag_value
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPConnectionError,
     MCPResourceToolset,
     MCPTool,
@@ -28,16 +25,15 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
 )
 from tests.support.background import in_thread
-from tests.support.executors import every_executor
+from tests.support.executors import agent_of, every_executor, reloaded, run
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import LIMIT, wait_until
 
 NEEDS_ADDITION = pytest.mark.skipif(not hasattr(Toolset, "__add__"), reason="this Haystack does not add toolsets")
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 SECRET = "s3ntinel-of-a-server"
 
@@ -54,25 +50,6 @@ def plain_tool(name: str = "plain") -> Tool:
 
 def names(tools: Any) -> list[str]:
     return [tool.name for tool in tools]
-
-
-@rows(
-    ("parameters", "message"),
-    [
-        ({"server_info": {"comand": "uvx"}}, "`server_info`: unknown key 'comand'"),
-        ({"tool_names": "add"}, "`tool_names` must be a valid list"),
-        ({"tool_names": [""]}, r"`tool_names` \(0\) must have at least 1 character"),
-        ({"connection_timeout": 0}, "`connection_timeout` must be a positive number"),
-        ({"tool_name_prefix": "my.server"}, "`tool_name_prefix` must match pattern .*, got 'my.server'"),
-        *(({"tool_name_prefix": prefix}, "`tool_name_prefix` must") for prefix in ("", "x" * 33, "a\n", "ä")),
-        ({"tool_options": {"result_format": ["text"]}}, "`result_format` must be"),
-        ({"inputs_from_state": ["a"]}, "inputs_from_state"),
-        ({"outputs_to_string": {"add": "source"}}, r"`outputs_to_string` \(add\) must be a valid dictionary"),
-    ],
-)
-def test_an_invalid_parameter_is_refused_by_name(parameters, message):
-    with pytest.raises((ValueError, TypeError), match=message):
-        MCPToolset(**{"server_info": COUNTER, **parameters})
 
 
 class TestWhileCold:
@@ -212,15 +189,6 @@ class TestOddServers:
         assert (found["a.b"], found["c"]) == ("a_b", "mine")
         assert found["a_b"].startswith("a_b_")
         assert found["mine"].startswith("mine_")
-
-
-@every_executor
-def test_two_servers_with_the_same_tools_live_together(execute):
-    one = MCPToolset(COUNTER, tool_names=["add"], tool_name_prefix="counter")
-    two = MCPToolset(FASTMCP, tool_names=["add"], tool_name_prefix="fast")
-    with one, two:
-        outcome = execute([one, two], ("counter_add", {"a": 1, "b": 2}), ("fast_add", {"a": 3, "b": 4}))
-    assert [each.result for each in outcome.results] == ["3", "7"]
 
 
 @every_executor
@@ -365,16 +333,13 @@ class TestAddition:
         ):
             assert bool(combination) is True
             replies = [*(call(name, text="hi") for name in called.split()), say("done")]
-            pipeline = Pipeline()
-            pipeline.add_component("agent", Agent(chat_generator=ScriptedChatGenerator(replies), tools=combination))
-            loaded = Pipeline.loads(pipeline.dumps())
-            assert loaded.to_dict() == pipeline.to_dict()
-            loaded.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
-            turns = loaded.get_component("agent").chat_generator.turns
+            agent = reloaded(agent_of(combination, *replies))
+            run(agent)
+            turns = agent.chat_generator.turns
             expected = ["hi" if "echo" in name else "plain hi" for name in called.split()]
             assert turns[-1].tool_results == expected
             assert not any("placeholder" in name for turn in turns for name in turn.tool_names)
-            for tool in loaded.get_component("agent").tools:
+            for tool in agent.tools:
                 if isinstance(tool, MCPTool):
                     tool.close()
         with pytest.raises(TypeError):

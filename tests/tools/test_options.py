@@ -3,17 +3,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Groups of options, and what is said of a parameter that a class does not have.
+What is refused at construction, by name: a wrong parameter, and one that a class does not have.
 """
 
-import pytest
+from typing import Any
 
+import pytest
+from haystack.utils import Secret
+
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
+from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
+from haystack_integrations.components.tools.mcp import MCPToolCaller, MCPToolRunner
 from haystack_integrations.tools.mcp import (
     CallOptions,
     FromState,
     MCPConnection,
     MCPHandlers,
     MCPRegistry,
+    MCPResourceToolset,
+    MCPSampling,
+    MCPSearchableToolset,
     MCPTool,
     MCPToolset,
     StdioServerInfo,
@@ -24,12 +33,114 @@ from haystack_integrations.tools.mcp import (
     serving,
 )
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider
+from tests.handlers.test_sampling_tools import Deaf
 from tests.support.rows import rows
+from tests.support.scripted_chat import ScriptedChatGenerator
+
+INFO, SECRET = StdioServerInfo(command="x"), Secret.from_token("s3ntinel-of-a-binding")
+
+
+def answer(params: Any) -> str:
+    return "answer"
+
+
+async def is_never_awaited(_tool: Any) -> bool:
+    return True
+
+
+# What each class is refused with is added to this.
+FINE: dict[Any, dict[str, Any]] = {
+    MCPTool: {"name": "add", "server_info": INFO},
+    MCPToolset: {"server_info": INFO},
+    MCPResourceToolset: {"server_info": INFO},
+    MCPSearchableToolset: {"catalog": []},
+    MCPPromptBuilder: {"server_info": INFO, "prompt_name": "greet"},
+    MCPResourceFetcher: {"server_info": INFO},
+    MCPToolCaller: {"tools": []},
+    MCPToolRunner: {"tool": MCPTool("total", INFO)},
+}
 
 
 @rows(
-    ("group", "options", "named"),
+    ("kind", "parameters", "message"),
     [
+        (MCPTool, {"name": ""}, "name"),
+        (MCPTool, {"server_info": "localhost"}, "`server_info` is of no known kind: 'localhost'.*StdioServerInfo"),
+        (MCPTool, {"server_info": None}, "`server_info` is of no known kind: got NoneType"),
+        (MCPTool, {"invocation_timeout": float("nan")}, "`invocation_timeout` must be a positive number.*nan"),
+        (MCPTool, {"tool_options": 5}, "`tool_options` must be of type ToolOptions, or a dict of its fields, got int"),
+        (MCPTool, {"exposed_name": "git hub"}, "`exposed_name` must match pattern .*, got 'git hub'"),
+        (MCPTool, {"outputs_to_state": {"k": "source"}}, r"`outputs_to_state` \(k\) must be a valid dictionary"),
+        (MCPTool, {"outputs_to_state": {"k": {"source": 1}}}, "outputs_to_state source for key 'k'"),
+        (MCPTool, {"outputs_to_string": {"handler": "no"}}, "outputs_to_string handler must be callable"),
+        (MCPTool, {"outputs_to_string": {"source": "a", "b": {}}}, "Invalid outputs_to_string config"),
+        (MCPTool, {"inputs_from_state": {"k": 5}}, r"`inputs_from_state` \(k\) must be a valid string"),
+        (MCPToolset, {"server_info": {"comand": "uvx"}}, "`server_info`: unknown key 'comand'"),
+        (MCPToolset, {"server_info": {"a": {"command": "x"}, "b": {"url": "http://h/"}}}, "several servers.*load_mcp"),
+        (MCPToolset, {"tool_names": "add"}, "`tool_names` must be a valid list"),
+        (MCPToolset, {"tool_names": [""]}, r"`tool_names` \(0\) must have at least 1 character"),
+        (MCPToolset, {"connection_timeout": 0}, "`connection_timeout` must be a positive number"),
+        (MCPToolset, {"tool_name_prefix": "my.server"}, "`tool_name_prefix` must match pattern .*, got 'my.server'"),
+        *((MCPToolset, {"tool_name_prefix": each}, "`tool_name_prefix` must") for each in ("", "x" * 33, "a\n", "ä")),
+        (MCPToolset, {"tool_options": {"result_format": ["text"]}}, "`result_format` must be"),
+        (MCPToolset, {"inputs_from_state": ["a"]}, "inputs_from_state"),
+        (MCPToolset, {"outputs_to_string": {"add": "source"}}, r"`outputs_to_string` \(add\) must be a valid dict"),
+        (MCPToolset, {"tool_overrides": ["add"]}, "`tool_overrides` must be a valid dictionary"),
+        (
+            MCPToolset,
+            {"tool_overrides": {"add": {"nam": "x"}}},
+            "ToolOverride has no .* Did you mean `name`",
+        ),
+        (
+            MCPToolset,
+            {"tool_overrides": {"add": {"name": "a b"}}},
+            "tool .add.: ToolOverride: `name` must match",
+        ),
+        (MCPToolset, {"tool_overrides": {"a": {"name": "x"}, "b": {"name": "x"}}}, "gives two tools the name 'x'"),
+        (ToolOverride, {"bound_arguments": 5}, "`bound_arguments` must be a valid dict"),
+        (ToolOverride, {"bound_arguments": {"a": [SECRET]}}, r"\(a\) must be .* Secrets inside$"),
+        (ToolOverride, {"bound_arguments": {"": 1}}, "`bound_arguments`"),
+        (ToolSelection, {"tool_filter": 5}, "`tool_filter` must be callable, got 5"),
+        (ToolSelection, {"tool_filter": is_never_awaited}, "`tool_filter` must be .* not a coroutine function"),
+        (ToolSelection, {"required_hints": {"readOnly": True}}, "`required_hints` .*'read_only_hint', 'destructive_h"),
+        (ToolSelection, {"required_hints": {"read_only_hint": "yes"}}, "`required_hints`"),
+        (MCPResourceToolset, {"max_size": 100}, "`max_size` must be greater than or equal to 200, got 100"),
+        (MCPResourceToolset, {"max_listed": 0}, "`max_listed` must be greater than or equal to 1"),
+        (MCPResourceToolset, {"required": None}, "`required` must be a valid boolean"),
+        (MCPResourceToolset, {"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
+        (MCPSearchableToolset, {"catalog": ["tools"]}, r"`catalog` \(0\) must be an instance of Tool, got str"),
+        (
+            MCPSearchableToolset,
+            {"top_k": 21},
+            "^MCPSearchableToolset: `top_k` must be less than .* 20, got 21",
+        ),
+        (
+            MCPSearchableToolset,
+            {"search_tool_parameters_description": {"x": ""}},
+            "must be .tool_keywords. or .k.",
+        ),
+        (MCPPromptBuilder, {"prompt_name": ""}, "`prompt_name` must have at least 1 character"),
+        (MCPPromptBuilder, {"system_role": "all"}, "`system_role` must be 'first', got 'all'"),
+        (MCPResourceFetcher, {"max_concurrency": True}, "`max_concurrency` must be a valid integer"),
+        (MCPResourceFetcher, {"invocation_timeout": -1}, "invocation_timeout"),
+        (MCPToolCaller, {"tools": INFO}, "`tools` must be a Toolset, or a list"),
+        (MCPToolCaller, {"max_concurrency": 0}, "`max_concurrency` must be greater than or equal to 1"),
+        (MCPToolCaller, {"state_schema": {"sum": {}}}, "missing a 'type' entry"),
+        (MCPToolRunner, {"tool": "total"}, "`tool` must be an instance of MCPTool"),
+        (
+            MCPHandlers,
+            {"sampling": 5},
+            "must be a Haystack chat generator, a function or an MCPSampling",
+        ),
+        (MCPHandlers, {"elicitation": "decline"}, "MCPHandlers: `elicitation` must be callable"),
+        (MCPHandlers, {"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
+        (MCPHandlers, {"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
+        (MCPHandlers, {"client_info": {"name": "x"}}, "'name' and 'version'"),
+        (MCPSampling, {}, "MCPSampling: .*either `chat_generator` or `function`, got neither"),
+        (MCPSampling, {"chat_generator": ScriptedChatGenerator([]), "function": answer}, "got both"),
+        (MCPSampling, {"chat_generator": answer}, "Pass a function as `function`"),
+        (MCPSampling, {"function": answer, "max_tokens": -1}, "`max_tokens` must be greater than or equal to 0"),
+        (MCPSampling, {"chat_generator": Deaf(), "tools": True}, "Deaf takes no `tools`"),
         (ToolOptions, {"result_format": "yaml"}, "ToolOptions: `result_format` must be 'text', 'content' or 'json'"),
         (ToolOptions, {"include_output_schema": "yes"}, "`include_output_schema` must be a valid boolean, got 'yes'"),
         (ToolOptions, {"max_result_size": 100}, "`max_result_size` must be .* 200, got 100"),
@@ -41,9 +152,9 @@ from tests.support.rows import rows
         (LocalStdioMCPProvider, {"name": "x", "command": "uvx", "args": "--token sk-4711"}, "`args` must .* got str$"),
     ],
 )
-def test_an_invalid_option_is_refused_by_name(group, options, named):
-    with pytest.raises(ValueError, match=named):
-        group(**options)
+def test_an_invalid_parameter_is_refused_by_name(kind, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        kind(**{**FINE.get(kind, {}), **parameters})
 
 
 def test_what_is_passed_without_a_name_that_it_must_have_is_refused():
@@ -74,11 +185,6 @@ def test_a_parameter_of_another_class_or_library_is_told_where_it_belongs(owner,
     assert message.startswith(f"{owner.__name__} has no parameter '{parameter}'. ")
     assert advice in message
     assert "4711" not in message
-
-
-def test_a_dictionary_of_several_servers_is_told_where_it_belongs():
-    with pytest.raises(ValueError, match=r"these are several servers.*load_mcp_toolsets"):
-        MCPToolset({"a": {"command": "x"}, "b": {"url": "http://localhost/mcp"}})
 
 
 def test_a_text_is_no_list_of_its_letters():

@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp import (
     MCPToolset,
     StdioServerInfo,
     StreamableHttpServerInfo,
-    call_budget,
 )
 from tests.support.executors import every_executor
 from tests.support.rows import rows
@@ -163,18 +162,6 @@ def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, 
             tools[1].invoke(**arguments)
 
 
-def test_a_budget_that_names_the_tools_holds_for_them(info):
-    with MCPResourceToolset(info) as tools:
-        read = tools[1]
-        with call_budget(max_calls=1, tools=["read_resource"]) as budget:
-            read.invoke(uri="notes://today")
-            with pytest.raises(ToolInvocationError, match="The call of 'read_resource' was refused"):
-                read.invoke(uri="notes://today")
-        assert (budget.calls, budget.refused) == (1, 1)
-        with call_budget(max_calls=0):
-            assert read.invoke(uri="notes://today") is not None
-
-
 @every_executor
 def test_a_server_that_is_down_and_not_required_is_told_to_the_model(ask, caplog):
     toolset = MCPResourceToolset(StdioServerInfo("no-such-command", max_retries=0), required=False)
@@ -201,17 +188,3 @@ def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
     plain = MCPResourceToolset(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", headers={"X-Key": "s3ntinel"}))
     assert "s3ntinel" not in str(plain._to_trace_dict())
     assert plain._to_trace_dict()["data"]["max_size"] == 20_000
-
-
-@rows(
-    ("parameters", "problem"),
-    [
-        ({"max_size": 100}, "`max_size` must be greater than or equal to 200, got 100"),
-        ({"max_listed": 0}, "`max_listed` must be greater than or equal to 1"),
-        ({"required": None}, "`required` must be a valid boolean"),
-        ({"result_format": "json"}, "`result_format` must be 'text' or 'content'"),
-    ],
-)
-def test_a_wrong_parameter_is_refused_at_construction(parameters, problem):
-    with pytest.raises(ValueError, match=problem):
-        MCPResourceToolset(StdioServerInfo(command="x"), **parameters)

@@ -33,21 +33,20 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     ToolConfig,
     ToolSelection,
-    call_budget,
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPDriftedCallError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.background import together
-from tests.support.executors import results_of, run
+from tests.support.executors import agent_of, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
+from tests.support.scripted_chat import call, calls, say
 from tests.support.waiting import LIMIT, wait_until
 
 QUESTION = [ChatMessage.from_user("Do it.")]
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 DEAD = StdioServerInfo("no-such-command-anywhere")
 
 
@@ -101,7 +100,7 @@ class TestSearching:
     def test_a_model_sees_the_search_and_what_it_has_found_beside_other_tools(self, run_agent, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info), top_k=1)
         script = [call("search_tools", tool_keywords="number7"), call("routine_7", target_city="Rome"), say("done")]
-        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=[PLAIN, toolset])
+        agent = agent_of([PLAIN, toolset], *script)
         with toolset:
             assert results(run_agent(agent)) == ["Loaded, and can be called now: routine_7", "fine"]
         begin = ["plain", "search_tools"]
@@ -116,8 +115,7 @@ class TestSearching:
 
     @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
     def test_a_run_may_be_given_some_of_the_tools_of_the_whole_catalog(self, run_agent, toolset):
-        script = [call("search_tools", tool_keywords="routine", k=5), say("done")]
-        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
+        agent = agent_of(toolset, call("search_tools", tool_keywords="routine", k=5), say("done"))
         toolset.close()
         run_agent(agent, tools=["routine_2", "routine_4"])
         assert shown(agent)[-1][:1] == ["search_tools"]
@@ -144,23 +142,10 @@ class TestSearching:
         with pytest.raises(ToolInvocationError, match="search_tools: there is no argument 'words'"):
             find.invoke(words="number3")
 
-    def test_a_budget_that_names_the_search_holds_for_it_and_others_do_not(self, toolset):
-        find = toolset["search_tools"]
-        with call_budget(max_calls=0):
-            assert "can be called now" in find.invoke(tool_keywords="number3")
-        with call_budget(max_calls=1, tools=["search_tools"]) as budget:
-            find.invoke(tool_keywords="number3")
-            with pytest.raises(ToolInvocationError, match="The call of 'search_tools' was refused"):
-                find.invoke(tool_keywords="number3")
-        assert (budget.calls, budget.refused) == (1, 1)
-
     def test_few_tools_are_shown_as_they_are_until_there_are_more(self, run_agent):
         server = many(3)
-        agent = Agent(
-            chat_generator=ScriptedChatGenerator([call("routine_1"), say("done")]),
-            tools=(toolset := MCPSearchableToolset(uncached(server), search_threshold=5)),
-        )
-        with toolset:
+        with MCPSearchableToolset(uncached(server), search_threshold=5) as toolset:
+            agent = agent_of(toolset, call("routine_1"), say("done"))
             run_agent(agent)
             assert shown(agent)[0] == [tool.name for tool in toolset] == ["routine_0", "routine_1", "routine_2"]
             server.tools += many(5, "chore").tools
@@ -173,8 +158,7 @@ class TestSearching:
         agents = []
         for number in range(5):
             searches = calls(*[("search_tools", {"tool_keywords": f"number{number}", "k": 1})] * 4)
-            generator = ScriptedChatGenerator([searches, say("done"), say("done")])
-            agents.append(Agent(chat_generator=generator, tools=toolset))
+            agents.append(agent_of(toolset, searches, say("done"), say("done")))
         await asyncio.gather(*(agent.run_async(messages=QUESTION) for agent in agents))
         for number, agent in enumerate(agents):
             await agent.run_async(messages=QUESTION)
@@ -215,7 +199,7 @@ class TestChangingLists:
             call("locate", region="north"),
             say("done"),
         ]
-        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
+        agent = agent_of(toolset, *script)
         with toolset:
             *_, polished, _, _, called = results(run_agent(agent))
             assert polished == "polish: door"
@@ -264,7 +248,7 @@ class TestChangingLists:
     def test_a_run_that_sees_all_tools_goes_on_with_those_that_it_began_with(self, run_agent):
         toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())))
         script = [call("offer", name="polish"), call("locate", region="north"), say("done"), say("done")]
-        agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=toolset)
+        agent = agent_of(toolset, *script)
         with toolset:
             run_agent(agent)
             wait_until(lambda: toolset.warm_up() or "polish" in toolset, "the new tool was listed")
@@ -310,18 +294,6 @@ class TestCatalogs:
             assert search(toolset, "stars") == []
             assert search(toolset, "number1", k=1) == ["routine_1"]
             assert toolset["routine_1"].description == "Do routine number1."
-
-    @rows(
-        ("parameters", "message"),
-        [
-            ({"catalog": ["tools"]}, r"`catalog` \(0\) must be an instance of Tool, got str"),
-            ({"top_k": 21}, "`top_k` must be less than or equal to 20, got 21"),
-            ({"search_tool_parameters_description": {"x": ""}}, r"\(x\) must be 'tool_keywords' or 'k', got str"),
-        ],
-    )
-    def test_what_is_invalid_is_refused_at_once(self, parameters, message):
-        with pytest.raises(MCPConfigurationError, match=f"^MCPSearchableToolset: .*{message}"):
-            MCPSearchableToolset(**{"catalog": [], **parameters})
 
     def test_no_tool_can_be_added(self, toolset):
         with pytest.raises(NotImplementedError, match="Add 'search_tools' to a toolset of the catalog"):

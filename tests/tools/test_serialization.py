@@ -16,17 +16,14 @@ from typing import Any, get_type_hints
 import pytest
 import yaml
 from haystack import Pipeline, component
-from haystack.components.agents import Agent
 from haystack.core.errors import DeserializationError, SerializationError
 from haystack.core.serialization import import_class_by_name
-from haystack.dataclasses import ChatMessage
 from haystack.tools import Toolset
 from haystack.utils import Secret
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
     FromState,
-    InProcessServerInfo,
     MCPConnectionError,
     MCPHandlers,
     MCPRegistry,
@@ -46,15 +43,14 @@ from haystack_integrations.tools.mcp.oauth import FileTokenStorage
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
-from tests.support.executors import HAS_TOOL_INVOKER, recorded_traces
+from tests.support.executors import agent_of, by_agent, recorded_traces, reloaded, results_of, run
+from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.scripted_chat import call, say
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3ntinel-in-a-file"
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
-FASTMCP = InProcessServerInfo("tests.servers.fastmcp_server:server")
 
 HAS_ALLOWLIST = importlib.util.find_spec("haystack.core.serialization_security") is not None
 
@@ -117,10 +113,9 @@ def stored_secret(variable: str) -> dict[str, Any]:
     return {"type": "env_var", "env_vars": [variable], "strict": True}
 
 
-def agent_pipeline(tools: Any, *replies: ChatMessage, **options: Any) -> Pipeline:
+def agent_pipeline(tools: Any) -> Pipeline:
     pipeline = Pipeline()
-    generator = ScriptedChatGenerator(list(replies) or [say("done")])
-    pipeline.add_component("agent", Agent(chat_generator=generator, tools=tools, **options))
+    pipeline.add_component("agent", agent_of(tools, say("done")))
     return pipeline
 
 
@@ -261,39 +256,21 @@ class TestRoundTrips:
                 assert twin.connection.is_ready
                 assert twin.to_dict() == data
 
-    def test_a_pipeline_with_an_agent(self):
+    def test_an_agent_in_a_pipeline(self):
         mappings = {
             "inputs_from_state": {"add": {"offset": "b"}},
             "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}},
             "outputs_to_string": {"add": {"handler": to_words}},
         }
-        pipeline = agent_pipeline(
-            [MCPToolset(COUNTER, ["add"], **mappings), MCPToolset(FASTMCP, tool_name_prefix="fast")],
-            call("add", a=5),
-            say("done"),
-            exit_conditions=["text"],
-            state_schema={"offset": {"type": int}, "sum": {"type": int}},
-        )
-        loaded = Pipeline.loads(pipeline.dumps())
-        assert loaded.to_dict() == pipeline.to_dict()
-        result = loaded.run({"agent": {"messages": [ChatMessage.from_user("go")], "offset": 37}})
-        (text,) = [each.result for message in result["agent"]["messages"] for each in message.tool_call_results]
-        assert text.startswith("the value is {")
-        assert result["agent"]["sum"] == 42
-        for toolset in loaded.get_component("agent").tools:
+        tools = [MCPToolset(COUNTER, ["add"], **mappings), MCPToolset(FASTMCP, tool_name_prefix="fast")]
+        state = {"offset": {"type": int}, "sum": {"type": int}}
+        agent = reloaded(agent_of(tools, call("add", a=5), say("done"), state_schema=state))
+        result = run(agent, offset=37)
+        [added] = results_of(result)
+        assert added.result.startswith("the value is {")
+        assert result["sum"] == 42
+        for toolset in agent.tools:
             toolset.close()
-
-    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
-    def test_a_pipeline_with_a_tool_invoker(self):
-        from haystack.components.tools import ToolInvoker
-
-        pipeline = Pipeline()
-        pipeline.add_component("invoker", ToolInvoker(tools=MCPToolset(COUNTER)))
-        loaded = Pipeline.loads(pipeline.dumps())
-        assert loaded.to_dict() == pipeline.to_dict()
-        result = loaded.run({"invoker": {"messages": [call("add", a=1, b=2)]}})
-        assert result["invoker"]["tool_messages"][0].tool_call_results[0].result == "3"
-        loaded.get_component("invoker").tools.close()
 
 
 WRITTEN_BY_2_1 = """
@@ -424,12 +401,10 @@ class TestSecrets:
         server = stdio_server()
         args = [*server.args, "--token", SECRET]
         toolset = MCPToolset(StdioServerInfo(server.command, args, env={"KEY": SECRET}), tool_names=["add"])
-        pipeline = agent_pipeline(toolset, call("add", a=1, b=2), say("done"))
         with recorded_traces(content=True) as traces, toolset:
-            pipeline.run({"agent": {"messages": [ChatMessage.from_user("go")]}})
+            by_agent(toolset, ("add", {"a": 1, "b": 2}))
         assert "haystack.agent" in traces.text
         assert SECRET not in traces.text
-        assert "MCPToolset" in repr(pipeline.get_component("agent").tools)
 
     @rows(
         "info",

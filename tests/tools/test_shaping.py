@@ -18,7 +18,6 @@ from mcp import types
 
 from haystack_integrations.tools.mcp import (
     FromState,
-    InProcessServerInfo,
     MCPInvocationError,
     MCPTool,
     MCPToolset,
@@ -30,9 +29,9 @@ from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.options import limit_result
 from tests.support.executors import by_agent, every_executor
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 SECRET = "s3ntinel-of-a-binding"
 
 
@@ -49,10 +48,6 @@ def is_short(tool: types.Tool) -> bool:
 
 def breaks(tool: types.Tool) -> bool:
     raise KeyError(tool.name)
-
-
-async def is_never_awaited(_tool: types.Tool) -> bool:
-    return True
 
 
 def shout(result: Any) -> str:
@@ -157,26 +152,6 @@ class TestWhichTools:
 
 
 class TestMistakes:
-    @rows(
-        ("selection", "overrides", "message"),
-        [
-            ({"tool_filter": 5}, {}, "`tool_filter` must be callable, got 5"),
-            ({"tool_filter": is_never_awaited}, {}, "`tool_filter` must be .* not a coroutine function"),
-            ({"required_hints": {"readOnly": True}}, {}, "`required_hints` .*'read_only_hint', 'destructive_hint'"),
-            ({"required_hints": {"read_only_hint": "yes"}}, {}, "`required_hints`"),
-            ({}, ["add"], "`tool_overrides` must be a valid dictionary"),
-            ({}, {"add": {"nam": "x"}}, "tool 'add': ToolOverride has no parameter 'nam'. Did you mean `name`"),
-            ({}, {"add": {"name": "a b"}}, "tool 'add': ToolOverride: `name` must match pattern"),
-            ({}, {"add": {"bound_arguments": 5}}, "`bound_arguments` must be a valid dict"),
-            ({}, {"add": {"bound_arguments": {"a": [Secret.from_token(SECRET)]}}}, r"\(a\) must be .* Secrets inside$"),
-            ({}, {"add": {"bound_arguments": {"": 1}}}, "tool 'add': .*`bound_arguments`"),
-            ({}, {"add": {"name": "x"}, "echo": {"name": "x"}}, "`tool_overrides` gives two tools the name 'x'"),
-        ],
-    )
-    def test_a_wrong_selection_or_override_is_refused_at_construction(self, selection, overrides, message):
-        with pytest.raises(ValueError, match=message):
-            MCPToolset(COUNTER, tool_selection=selection, tool_overrides=overrides)
-
     def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, caplog):
         parameters = ["tool_overrides", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
         given = {name: {"serch": {}} for name in parameters}

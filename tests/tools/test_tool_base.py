@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPConnectionError,
     MCPTool,
     MCPToolset,
@@ -24,10 +23,10 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPToolNotFoundError
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 
 SECRET = "s3ntinel-of-both"
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
 def tool_of(name: str, info: Any, **parameters: Any) -> MCPTool:

@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from tests.support.executors import by_agent
+from tests.support.executors import agent_of, by_agent
 from tests.support.executors import run as run_agent
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -59,8 +59,7 @@ class FailingServer(ForeignServer):
 
 
 def agent(tools: Any, *replies: ChatMessage, raises: bool = False) -> Agent:
-    how = {"raise_on_tool_invocation_failure": raises}
-    return Agent(chat_generator=ScriptedChatGenerator([*replies, say("done")]), tools=tools, **how)
+    return agent_of(tools, *replies, say("done"), raise_on_tool_invocation_failure=raises)
 
 
 def run(agent: Agent, is_async: bool = False, messages: list[ChatMessage] = GO) -> list[ChatMessage]:
@@ -109,7 +108,8 @@ class TestLimit:
     async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
         server = FailingServer()
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
-            generator = ScriptedChatGenerator([*[call("f")] * 6, say("done"), say("done")])
+            one = agent_of(toolset, *[call("f")] * 6, say("done"), say("done"))
+            generator = one.chat_generator
             reply = generator._next
             both_asked = asyncio.Barrier(2)
 
@@ -118,7 +118,6 @@ class TestLimit:
                 return {"replies": [reply(messages, tools)]}
 
             generator.run_async = in_step
-            one = Agent(chat_generator=generator, tools=toolset)
             ran = await asyncio.gather(*[one.run_async(messages=GO) for _ in range(2)])
         assert len(server.calls) == 4
         for each in ran:

@@ -13,7 +13,6 @@ from haystack.dataclasses import ImageContent, TextContent
 from mcp import types
 
 from haystack_integrations.tools.mcp import (
-    InProcessServerInfo,
     MCPRegistry,
     MCPResourceToolset,
     MCPSearchableToolset,
@@ -26,8 +25,6 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
-
-COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 
 
 async def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
