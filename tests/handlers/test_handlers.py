@@ -52,27 +52,6 @@ in_every_way = pytest.mark.parametrize("way", EVERY_WAY)
 
 
 @component
-class Model:
-    """A chat generator that remembers what it was given, and replies with its number."""
-
-    def __init__(self) -> None:
-        self.is_warm = False
-        self.given: list[tuple[list[ChatMessage], dict[str, Any] | None]] = []
-
-    def warm_up(self) -> None:
-        self.is_warm = True
-
-    @component.output_types(replies=list[ChatMessage])
-    def run(
-        self, messages: list[ChatMessage], generation_kwargs: dict[str, Any] | None = None
-    ) -> dict[str, list[ChatMessage]]:
-        self.given.append((messages, generation_kwargs))
-        assert threading.current_thread() is not AsyncExecutor.get_instance()._thread
-        meta = {"model": "tiny-1", "finish_reason": "length"}
-        return {"replies": [ChatMessage.from_assistant(f"reply {len(self.given)}", meta=meta)]}
-
-
-@component
 class Silent:
     """A chat generator that never replies."""
 
@@ -128,13 +107,12 @@ class TestSampling:
         assert (await sent(picture)).content == types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
 
     async def test_a_sound_goes_to_the_model_as_a_file(self) -> None:
-        model = Model()
+        model = ScriptedChatGenerator([say("heard")])
         sound = types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav")
         sampler = Sampler(MCPSampling(chat_generator=model), "a server")
         answer = await sampler.answer(sampling_request(("user", [HELLO, sound])))
         assert isinstance(answer, types.CreateMessageResult)
-        [(messages, _)] = model.given
-        [file] = messages[0].files
+        [file] = model.turns[0].messages[0].files
         assert (file.base64_data, file.mime_type) == ("AAAA", "audio/wav")
 
     async def test_what_was_used_is_counted_and_a_request_for_too_much_gets_the_rest(self, caplog):
@@ -157,21 +135,24 @@ class TestSampling:
         assert "`max_requests`=1" in caplog.text
 
     def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
-        model = Model()
+        meta = {"model": "tiny-1", "finish_reason": "length"}
+        model = ScriptedChatGenerator([ChatMessage.from_assistant("a reply", meta=meta)])
+        threads: list[threading.Thread] = []
+        model.warm_up = model.before_reply = lambda *_: threads.append(threading.current_thread())
         connection = ask(sampling=MCPSampling(chat_generator=model))
-        assert text(connection.call_tool("ask_model", {"prompt": "Tell me"})) == "reply 1 (tiny-1, maxTokens)"
-        [(messages, kwargs)] = model.given
+        assert text(connection.call_tool("ask_model", {"prompt": "Tell me"})) == "a reply (tiny-1, maxTokens)"
+        assert len(threads) == 2 and AsyncExecutor.get_instance()._thread not in threads
+        messages = model.turns[0].messages
         assert [(message.role.value, message.text) for message in messages[:3]] == [
             ("system", "Be brief."),
             ("user", "Tell me"),
             ("assistant", "Go on."),
         ]
         assert messages[3].images == [ImageContent(PIXEL, "image/png", validation=False)]
-        assert kwargs == {"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}
-        assert model.is_warm
+        assert model.generation_kwargs == [{"max_tokens": 50, "temperature": 0.25, "stop": ["END"]}]
 
     def test_nothing_is_answered_without_consent(self, ask: Ask) -> None:
-        model, asked = Model(), []
+        model, asked = ScriptedChatGenerator([say("a reply")]), []
 
         def consent(params: types.CreateMessageRequestParams) -> Any:
             asked.append(params.system_prompt)
@@ -180,8 +161,8 @@ class TestSampling:
         connection = ask(sampling=MCPSampling(chat_generator=model, consent=consent))
         with pytest.raises(MCPInvocationError, match="User rejected sampling request"):
             connection.call_tool("ask_model", {"prompt": "x"})
-        assert model.given == []
-        assert "reply 1" in text(connection.call_tool("ask_model", {"prompt": "x"}))
+        assert model.turns == []
+        assert "a reply" in text(connection.call_tool("ask_model", {"prompt": "x"}))
         assert asked == ["Be brief.", "Be brief."]
 
 

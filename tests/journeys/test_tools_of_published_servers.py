@@ -7,34 +7,25 @@ The tools of servers that nobody here wrote, each started for real.
 """
 
 import json
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from haystack.components.agents import Agent
-from haystack.dataclasses import ByteStream, ChatMessage, ImageContent, TextContent
-from haystack.utils import Secret
+from haystack.dataclasses import ByteStream, ImageContent, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPHandlers,
     MCPInvocationError,
-    MCPRegistry,
     MCPServerInfo,
     MCPTool,
     MCPToolset,
     SSEServerInfo,
-    StdioServerInfo,
     StreamableHttpServerInfo,
-    ToolConfig,
     ToolOverride,
-    load_mcp_toolsets,
 )
 from haystack_integrations.tools.mcp.convert.content import model_content, model_text, prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
-from tests.support.executors import results_of
+from tests.support.executors import by_agent
 from tests.support.processes import StdioServer
-from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.integration
@@ -118,29 +109,12 @@ class TestTimeServer:
 
 
 class TestGitServer:
-    def test_an_agent_uses_it_from_a_configuration_file_without_knowing_where_the_repository_is(
-        self, git_server: StdioServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setenv("REPOSITORY", str(git_server.cwd))
-        *args, repository = git_server.args
-        assert repository == str(git_server.cwd)
-        entry = {"command": git_server.command, "args": [*args, "${REPOSITORY}"], "env": git_server.env or {}}
-        config = tmp_path / "mcp.json"
-        config.write_text(json.dumps({"mcpServers": {"git": entry}}))
-        bound = ToolOverride(bound_arguments={"repo_path": Secret.from_env_var("REPOSITORY")})
-        [tools] = load_mcp_toolsets(
-            config,
-            connection_timeout=START,
-            tool_names=["git_log", "git_status"],
-            tool_overrides=dict.fromkeys(("git_log", "git_status"), bound),
-        )
-        with tools:
-            generator = ScriptedChatGenerator([call("git_git_log", max_count=1), say("done")])
-            result = Agent(chat_generator=generator, tools=[tools]).run(messages=[ChatMessage.from_user("go")])
-        [log] = results_of(result)
-        assert not log.error
-        assert "first" in log.result
-        assert all("repo_path" not in spec["parameters"]["properties"] for spec in generator.turns[0].tool_specs)
+    def test_an_agent_uses_it_without_knowing_where_the_repository_is(self, git_server: StdioServer) -> None:
+        bound = ToolOverride(bound_arguments={"repo_path": str(git_server.cwd)})
+        with toolset(git_server.info(), tool_names=["git_log"], tool_overrides={"git_log": bound}) as tools:
+            outcome = by_agent(tools, ("git_log", {"max_count": 1}))
+        assert "first" in outcome.result
+        assert "repo_path" not in outcome.turns[0].tool_specs[0]["parameters"]["properties"]
 
 
 class TestFilesystemServer:
@@ -158,35 +132,3 @@ class TestFilesystemServer:
             assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
             with pytest.raises(MCPInvocationError, match="outside allowed directories"):
                 tools["read_text_file"].call(path=str(others / "note.txt"))
-
-
-def test_an_alias_of_a_registry_has_the_tools_of_several_of_them_one_of_which_is_dead(
-    time_server, git_server, filesystem_server, everything_stdio, tmp_path: Path
-) -> None:
-    note = tmp_path / "note.txt"
-    note.write_text("Buy tea.")
-    providers = {
-        "time": time_server.info(),
-        "git": git_server.info(),
-        "files": replace(filesystem_server, args=[*filesystem_server.args, str(tmp_path)]).info(),
-        "everything": everything_stdio.info(),
-        "dead": MCPToolset(StdioServerInfo("no-such-command", max_retries=0), required=False),
-    }
-    allowed = ["get_current_time", "git_status", "git_log", "read_text_file", "echo"]
-    config = ToolConfig("assistant", list(providers), allowed, max_tool_call_turns=2, timeout_sec=60)
-    wanted = calls(
-        ("get_current_time", {"timezone": "Europe/Berlin"}),
-        ("git_status", {"repo_path": git_server.cwd}),
-        ("echo", {"message": "hi"}),
-        ("read_text_file", {"path": str(note)}),
-    )
-    with MCPRegistry(providers, [config]) as registry:
-        report = registry.health_check(timeout=START)
-        assert (report.ok, [each.ok for each in report["assistant"].providers]) == (True, [True] * 4 + [False])
-        generator = ScriptedChatGenerator([wanted, say("done")])
-        output, messages = registry.generate(generator, "go", tool_alias="assistant")
-    assert output == "done"
-    results = results_of({"messages": messages})
-    assert [each.error for each in results] == [False] * 4
-    for each, part in zip(results, ("Europe/Berlin", "branch", "hi", "Buy tea."), strict=True):
-        assert part in each.result

@@ -186,17 +186,10 @@ def test_a_model_that_insists_is_stopped(registry):
 
 
 def test_a_tool_choice_holds_for_the_first_turn_only(registry):
-    seen = []
-
-    class Demanding:
-        def run(self, messages, generation_kwargs, tools):
-            seen.append(generation_kwargs)
-            return scripted.run(messages, tools=tools)
-
     kwargs = {"tool_choice": "required", "temperature": 0}
-    scripted = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
-    registry.generate(Demanding(), "go", tool_alias="math", generation_kwargs=kwargs)
-    assert seen == [kwargs, {"temperature": 0}]
+    generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
+    registry.generate(generator, "go", tool_alias="math", generation_kwargs=kwargs)
+    assert generator.generation_kwargs == [kwargs, {"temperature": 0}]
 
 
 def test_what_the_parser_and_the_generator_raise_is_passed_on(registry):

@@ -239,28 +239,6 @@ def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(fiel
     assert reason in str(raised.value)
 
 
-@rows(
-    ("kind", "arguments", "reason"),
-    [
-        (MCPRegistry, ({}, [{"providers": ["a"]}]), "`tool_alias` is missing"),
-        (MCPRegistry, ({"a": COUNTER}, [ToolConfig("x", ["a"])] * 2), "two tool configs with the alias 'x'"),
-        (MCPRegistry, ([MCPProvider("a", "http://h/sse")] * 2,), "two providers named 'a'"),
-        (MCPRegistry, ([{"name": "a"}],), "`endpoint` is missing"),
-        (MCPRegistry, ([{"name": "a", "url": ""}],), "MCPProvider has no parameter 'url'"),
-        (MCPRegistry, ([COUNTER],), "got InProcessServerInfo"),
-        (MCPRegistry, ({"a": 7},), "provider 'a': "),
-        (MCPRegistry, ({"": COUNTER},), "the name of a provider must be a non-empty string, got ''"),
-        (MCPRegistry, ({"a": COUNTER}, {"x": {}}), "`tool_configs` must be a list of ToolConfigs, got dict"),
-        (MCPProvider, ("a", "no url"), "MCPProvider: 'a': SSEServerInfo: Invalid url"),
-        (LocalStdioMCPProvider, ("a", "two words"), "LocalStdioMCPProvider: 'a'"),
-    ],
-)
-def test_what_is_wrong_with_the_registry_and_a_provider_is_said_at_construction(kind, arguments, reason):
-    with pytest.raises(MCPConfigurationError) as raised:
-        kind(*arguments)
-    assert reason in str(raised.value)
-
-
 def test_an_empty_registry_is_fine_and_an_unknown_alias_names_the_known_ones():
     empty = MCPRegistry()
     assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})

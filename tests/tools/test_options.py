@@ -14,6 +14,7 @@ from haystack.utils import Secret
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
 from haystack_integrations.components.tools.mcp import MCPToolCaller, MCPToolRunner
+from haystack_integrations.hooks import mcp as hooks
 from haystack_integrations.tools.mcp import (
     CallOptions,
     FromState,
@@ -32,7 +33,8 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     serving,
 )
-from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider
+from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
+from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPProvider
 from tests.handlers.test_sampling_tools import Deaf
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator
@@ -48,8 +50,12 @@ async def is_never_awaited(_tool: Any) -> bool:
     return True
 
 
+# Of the hook, where this Haystack has hooks.
+BUDGETS = [hooks.MCPCallBudgetHook] if HAS_HOOKS else []
+
 # What each class is refused with is added to this.
 FINE: dict[Any, dict[str, Any]] = {
+    MCPRegistry: {"providers": {"a": INFO}},
     MCPTool: {"name": "add", "server_info": INFO},
     MCPToolset: {"server_info": INFO},
     MCPResourceToolset: {"server_info": INFO},
@@ -127,11 +133,9 @@ FINE: dict[Any, dict[str, Any]] = {
         (MCPToolCaller, {"max_concurrency": 0}, "`max_concurrency` must be greater than or equal to 1"),
         (MCPToolCaller, {"state_schema": {"sum": {}}}, "missing a 'type' entry"),
         (MCPToolRunner, {"tool": "total"}, "`tool` must be an instance of MCPTool"),
-        (
-            MCPHandlers,
-            {"sampling": 5},
-            "must be a Haystack chat generator, a function or an MCPSampling",
-        ),
+        *((kind, {"max_turns": -1}, "`max_turns` must be greater than or equal to 0, got -1") for kind in BUDGETS),
+        *((kind, {"max_refused_turns": 0}, "Hook: `max_refused_turns` must be .* 1, got 0") for kind in BUDGETS),
+        (MCPHandlers, {"sampling": 5}, "must be a Haystack chat generator, a function or an MCPSampling"),
         (MCPHandlers, {"elicitation": "decline"}, "MCPHandlers: `elicitation` must be callable"),
         (MCPHandlers, {"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
         (MCPHandlers, {"log_level": "verbose"}, "`log_level` must be 'debug', 'info'"),
@@ -148,6 +152,17 @@ FINE: dict[Any, dict[str, Any]] = {
         (CallOptions, {"ping_interval": 0}, "CallOptions: `ping_interval` must be greater than 0, got 0"),
         (ToolSelection, {"exclude_tools": [object()]}, "`exclude_tools` .*got object"),
         (FromState, {"key": ""}, "FromState: `key` must"),
+        (MCPRegistry, {"tool_configs": [{"providers": ["a"]}]}, "`tool_alias` is missing"),
+        (MCPRegistry, {"tool_configs": [ToolConfig("x", ["a"])] * 2}, "two tool configs with the alias 'x'"),
+        (MCPRegistry, {"tool_configs": {"x": {}}}, "`tool_configs` must be a list of ToolConfigs, got dict"),
+        (MCPRegistry, {"providers": [MCPProvider("a", "http://h/sse")] * 2}, "two providers named 'a'"),
+        (MCPRegistry, {"providers": [{"name": "a"}]}, "`endpoint` is missing"),
+        (MCPRegistry, {"providers": [{"name": "a", "url": ""}]}, "MCPProvider has no parameter 'url'"),
+        (MCPRegistry, {"providers": [INFO]}, "got StdioServerInfo"),
+        (MCPRegistry, {"providers": {"a": 7}}, "provider 'a': "),
+        (MCPRegistry, {"providers": {"": INFO}}, "the name of a provider must be a non-empty string, got ''"),
+        (MCPProvider, {"name": "a", "endpoint": "no url"}, "MCPProvider: 'a': SSEServerInfo: Invalid url"),
+        (LocalStdioMCPProvider, {"name": "a", "command": "two words"}, "LocalStdioMCPProvider: 'a'"),
         # What should have been a list is not quoted.
         (LocalStdioMCPProvider, {"name": "x", "command": "uvx", "args": "--token sk-4711"}, "`args` must .* got str$"),
     ],
@@ -175,6 +190,7 @@ def test_what_is_passed_without_a_name_that_it_must_have_is_refused():
         (MCPToolset, "zebra", "It has: server_info, tool_names, "),
         (MCPTool, "tool_names", "`tool_names` is a parameter of MCPToolset."),
         (StdioServerInfo, "working_directory", "Use `cwd`."),
+        *((kind, "limit", "It has: max_turns, max_calls, ") for kind in BUDGETS),
         *((group, "zebra", "It has: ") for group in (CallOptions, ToolOptions, ToolOverride, ToolSelection)),
     ],
 )
