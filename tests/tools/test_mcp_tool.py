@@ -408,6 +408,9 @@ class JsonClient(MCPClient):
         self.closed = False
 
     async def connect(self) -> list[types.Tool]:
+        if self.greeting == "unreachable":
+            message = "the line is dead"
+            raise OSError(message)
         return [definition("greet", {"type": "object", "properties": {"name": {"type": "string"}}})]
 
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
@@ -482,6 +485,12 @@ class TestCustomClients:
             assert str(error).count("Failed to invoke") <= 1
             if client_class is JsonClient:
                 assert SECRET not in str(failing_call(tool, name=SECRET))
+
+    def test_one_that_cannot_connect_is_a_connection_error(self):
+        tool = MCPTool("greet", CustomServerInfo(JsonClient, "unreachable"))
+        with pytest.raises(MCPConnectionError, match="the line is dead"):
+            tool.warm_up()
+        tool.close()
 
 
 def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
