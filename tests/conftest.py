@@ -30,9 +30,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from haystack_integrations.tools.mcp import MCPConnection, StdioServerInfo
+from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
+from tests.support.kinds import KINDS
 from tests.support.leaks import adopt_orphans, assert_nothing_left, footprint
 from tests.support.prepared import CAN_FORK, ForkServer, prepared_python
 from tests.support.processes import (
@@ -290,42 +291,23 @@ def fastmcp_http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServe
         yield started.script(script=FASTMCP_SERVER)
 
 
-@contextmanager
-def _kept_running(server: StdioServer) -> Iterator[StdioServer]:
-    """What reaches the server in the same way shares this connection, and does not start it again."""
-    info = StdioServerInfo(server.command, server.args, env=server.env, cwd=server.cwd)
-    with MCPConnection(info, connection_timeout=external.DOWNLOAD_LIMIT):
-        yield server
-
-
-@pytest.fixture(scope="session")
-def everything_stdio(run_folder: Path) -> Iterator[StdioServer]:
+@pytest.fixture(scope="session", params=["stdio", "streamable-http", "sse"])
+def everything(
+    request: pytest.FixtureRequest, run_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[MCPServerInfo]:
     """
-    How to start `@modelcontextprotocol/server-everything` over stdio, downloaded already. It runs.
+    How to reach `@modelcontextprotocol/server-everything` over each transport, downloaded already. It runs.
     """
     command, arguments = external.everything("stdio")
     external.once("everything", run_folder, lambda: external.download(command, arguments))
-    server = StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
-    with _kept_running(server):
-        yield server
-
-
-@pytest.fixture(scope="session")
-def everything_http(everything_stdio: StdioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    """
-    `@modelcontextprotocol/server-everything` over Streamable HTTP.
-    """
-    with _Started(tmp_path_factory) as started:
-        yield started.everything("streamable-http")
-
-
-@pytest.fixture(scope="session")
-def everything_sse(everything_stdio: StdioServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
-    """
-    `@modelcontextprotocol/server-everything` over SSE.
-    """
-    with _Started(tmp_path_factory) as started:
-        yield started.everything("sse")
+    if request.param == "stdio":
+        info = StdioServerInfo(command, arguments, env=external.runner_environment())
+        # What reaches the server in the same way shares this connection, and does not start it again.
+        with MCPConnection(info, connection_timeout=external.DOWNLOAD_LIMIT):
+            yield info
+    else:
+        with _Started(tmp_path_factory) as started:
+            yield KINDS["sse" if request.param == "sse" else "2026"].reach(started.everything(request.param).url)
 
 
 def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> StdioServer:
@@ -337,12 +319,11 @@ def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> 
 
 
 @pytest.fixture(scope="session")
-def time_server(run_folder: Path) -> Iterator[StdioServer]:
+def time_server(run_folder: Path) -> StdioServer:
     """
-    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio. It runs.
+    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio.
     """
-    with _kept_running(_from_pypi(run_folder, "time", external.TIME)) as server:
-        yield server
+    return _from_pypi(run_folder, "time", external.TIME)
 
 
 @pytest.fixture(scope="session")
@@ -372,12 +353,11 @@ def conformance_suite(run_folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
-def git_server(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServer]:
+def git_server(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> StdioServer:
     """
-    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository. It runs.
+    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
     """
     server = _from_pypi(run_folder, "git", external.GIT)
     repository = external.make_repository(tmp_path_factory.mktemp("git") / "repository")
     arguments = [*server.args, "--repository", str(repository)]
-    with _kept_running(StdioServer(server.command, arguments, server.log, server.env, str(repository))) as server:
-        yield server
+    return StdioServer(server.command, arguments, server.log, server.env, str(repository))

@@ -17,10 +17,7 @@ import yaml
 from haystack import Document, Pipeline
 from haystack.components.agents import Agent
 from haystack.components.joiners import BranchJoiner
-from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
-from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage
-from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.utils import Secret
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
@@ -123,27 +120,6 @@ async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
     assert connections[0].status().users == len(connections)
     await pipeline.close_async()
     assert not any(connection.is_ready for connection in connections)
-
-
-def test_a_tool_runs_between_a_retriever_and_a_writer(run) -> None:
-    source, target = InMemoryDocumentStore(), InMemoryDocumentStore()
-    source.write_documents([Document(content="the first note"), Document(content="something else")])
-    # Not at the top: loading the pipeline below imports this module, and must not import the SDK.
-    from mcp.server import MCPServer
-
-    server = MCPServer("documents")
-
-    @server.tool(structured_output=False)
-    def count_words(documents: list[dict[str, Any]]) -> list[str]:
-        return [f"{len(document['content'].split())} words: {document['content']}" for document in documents]
-
-    runner = MCPToolRunner(MCPTool("count_words", InProcessServerInfo(server)), inputs={"documents": list[Document]})
-    run(
-        {"retriever": InMemoryBM25Retriever(source, top_k=1), "runner": runner, "writer": DocumentWriter(target)},
-        [("retriever.documents", "runner.documents"), ("runner.documents", "writer.documents")],
-        {"retriever": {"query": "note"}},
-    )
-    assert [document.content for document in target.filter_documents()] == ["3 words: the first note"]
 
 
 def test_what_the_result_of_a_tool_links_to_is_fetched(run) -> None:

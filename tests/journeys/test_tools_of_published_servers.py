@@ -18,8 +18,6 @@ from haystack_integrations.tools.mcp import (
     MCPServerInfo,
     MCPTool,
     MCPToolset,
-    SSEServerInfo,
-    StreamableHttpServerInfo,
     ToolOverride,
 )
 from haystack_integrations.tools.mcp.convert.content import model_content, model_text, prompt_messages
@@ -36,15 +34,6 @@ START = 120
 
 def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
-
-
-@pytest.fixture(params=["stdio", "streamable-http", "sse"])
-def everything(request: pytest.FixtureRequest) -> MCPServerInfo:
-    if request.param == "stdio":
-        return request.getfixturevalue("everything_stdio").info()
-    if request.param == "sse":
-        return SSEServerInfo(url=request.getfixturevalue("everything_sse").url)
-    return StreamableHttpServerInfo(url=request.getfixturevalue("everything_http").url)
 
 
 class TestEverythingServer:

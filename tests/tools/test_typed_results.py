@@ -43,21 +43,6 @@ async def test_a_typed_result_has_all_content_and_what_is_for_the_program_only()
         result.text = "other"
 
 
-@rows(
-    ("structured", "value"),
-    [
-        ({"result": 8}, 8),
-        ({"result": 8, "unit": "kg"}, {"result": 8, "unit": "kg"}),
-        (None, "eight"),
-    ],
-)
-def test_a_typed_result_has_the_bare_value(structured, value):
-    server = ForeignServer(definition("look"))
-    server.answer = text_result("eight", structured_content=structured)
-    with MCPTool("look", server.info) as tool:
-        assert tool.call().value == value
-
-
 SHOWN = {"type": "object", "properties": {"a": {}, "limit": {}, "<i>": {}}, "required": ["a"]}
 
 
@@ -81,26 +66,28 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
 
 
 @rows(
-    ("content", "structured", "shown", "html"),
+    ("content", "structured", "value", "shown", "html"),
     [
-        (["8"], {"result": 8}, "MCPToolResult(text='8')", "<pre>8</pre>"),
-        (['{"a": 1}'], {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
-        ([], {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
-        ([], None, "MCPToolResult()", "<em>no content</em>"),
+        (["8"], {"result": 8}, 8, "MCPToolResult(text='8')", "<pre>8</pre>"),
+        (['{"a": 1}'], {"a": 1}, {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
+        ([], {"a": 1}, {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
+        ([], None, "", "MCPToolResult()", "<em>no content</em>"),
         (
             ["<b>", PIXEL],
             None,
+            "<b>",
             "MCPToolResult(content=['<b>', <image/png, 9 bytes>])",
             '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo=">',
         ),
     ],
 )
-def test_a_result_shows_its_content_once(content, structured, shown, html):
+def test_a_result_has_its_bare_value_and_shows_its_content_once(content, structured, value, shown, html):
     server = ForeignServer(definition("look"))
     server.answer = text_result(*[each for each in content if each is not PIXEL], structured_content=structured)
     server.answer.content += [PIXEL] * content.count(PIXEL)
     with MCPTool("look", server.info) as tool:
         result = tool.call()
+    assert result.value == value
     assert repr(result) == shown
     assert result._repr_html_() == html
 
