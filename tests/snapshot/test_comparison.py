@@ -194,7 +194,8 @@ def test_invisible_characters_are_found_and_taken_out(text, visible, found):
 
 def test_what_is_stored_is_that_of_other_processes_and_of_the_next_release():
     expected = "sha256:2234edaf8c6a0350372c3e045c814ac9833967ccdcc865844d5b12b60aca645d"
-    snapshot = MCPToolSnapshot.from_tools([define()], instructions="Be brief.", server_name="notes")
+    described = {"instructions": "Be brief.", "server_name": "notes", "server_version": "1.2"}
+    snapshot = MCPToolSnapshot.from_tools([define()], **described)
     definition = define().model_dump(by_alias=True, exclude_none=True)
     stored = {"version": 1, "tools": [{"definition": definition, "hash": expected}]}
-    assert snapshot.to_dict() == {**stored, "server": {"name": "notes"}, "instructions": "Be brief."}
+    assert snapshot.to_dict() == {**stored, "server": {"name": "notes", "version": "1.2"}, "instructions": "Be brief."}
