@@ -53,9 +53,6 @@ needs_hooks = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks"
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
-CANNOT_ASK = "`confirmation_ui` must be an object with the method `get_user_confirmation`"
-
-
 class ScriptedUI:
     """Answers as it was told, by tool, and remembers what it was asked."""
 
@@ -294,29 +291,6 @@ class TestAnswers:
 
 
 class TestConfiguration:
-    @rows(
-        ("parameters", "reason"),
-        [
-            ({"ask": "never"}, "`ask` must be 'unless_read_only' or 'always', got 'never'"),
-            ({"trusted": "shop"}, "`trusted` "),
-            ({"overrides": {"*": "always"}}, "`ask='always'` is for all"),
-            ({"overrides": {"x": AskOncePolicy}}, "must be 'always', 'never' or a ConfirmationPolicy"),
-            ({"ui": ScriptedUI}, CANNOT_ASK),
-            ({"ui": "console"}, CANNOT_ASK),
-        ],
-    )
-    def test_a_wrong_parameter_is_refused(self, toolset, parameters, reason):
-        rules = {"ui": ScriptedUI(), **parameters}
-        ui = rules.pop("ui")
-        with pytest.raises(MCPConfigurationError, match=reason):
-            confirmation_strategies_for(toolset, ui, **rules)
-        if rules:
-            with pytest.raises(MCPConfigurationError, match=reason):
-                MCPAnnotationPolicy(toolset, **rules)
-        if HAS_HOOKS:
-            with pytest.raises(MCPConfigurationError, match=reason):
-                MCPConfirmationHook(ui, **rules)
-
     def test_strategies_have_a_key_for_each_tool_and_a_cold_toolset_is_refused(self, server, toolset):
         strategies = confirmation_strategies_for(toolset, ScriptedUI(), overrides={"mine": "always"})
         assert list(strategies) == ["look", "silent", "wipe", "mine"]

@@ -6,6 +6,7 @@
 What is refused at construction, by name: a wrong parameter, and one that a class does not have.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,8 +51,11 @@ async def is_never_awaited(_tool: Any) -> bool:
     return True
 
 
-# Of the hook, where this Haystack has hooks.
+# With the hooks, where this Haystack has some.
 BUDGETS = [hooks.MCPCallBudgetHook] if HAS_HOOKS else []
+CONFIRMING = [hooks.confirmation_strategies_for, *([hooks.MCPConfirmationHook] if HAS_HOOKS else [])]
+UI = SimpleNamespace(get_user_confirmation=print)
+AskingClass = type("AskingClass", (), {"get_user_confirmation": print})
 
 # What each class is refused with is added to this.
 FINE: dict[Any, dict[str, Any]] = {
@@ -64,6 +68,9 @@ FINE: dict[Any, dict[str, Any]] = {
     MCPResourceFetcher: {"server_info": INFO},
     MCPToolCaller: {"tools": []},
     MCPToolRunner: {"tool": MCPTool("total", INFO)},
+    hooks.MCPAnnotationPolicy: {"tools": []},
+    **{kind: {"confirmation_ui": UI} for kind in CONFIRMING},
+    hooks.confirmation_strategies_for: {"confirmation_ui": UI, "tools": []},
 }
 
 
@@ -139,6 +146,12 @@ FINE: dict[Any, dict[str, Any]] = {
         (MCPToolRunner, {"tool": "total"}, "`tool` must be an instance of MCPTool"),
         *((kind, {"max_turns": -1}, "`max_turns` must be greater than or equal to 0, got -1") for kind in BUDGETS),
         *((kind, {"max_refused_turns": 0}, "Hook: `max_refused_turns` must be .* 1, got 0") for kind in BUDGETS),
+        (hooks.MCPAnnotationPolicy, {"trusted": "shop"}, "`trusted` "),
+        (hooks.MCPAnnotationPolicy, {"overrides": {"*": "always"}}, "`ask='always'` is for all"),
+        (hooks.MCPAnnotationPolicy, {"overrides": {"x": MCPTool}}, "must be 'always', 'never' or a ConfirmationPolicy"),
+        *((kind, {"ask": "no"}, "must be .* 'always', got 'no'") for kind in (*CONFIRMING, hooks.MCPAnnotationPolicy)),
+        *((kind, {"confirmation_ui": "console"}, "with the method `get_user_conf") for kind in CONFIRMING),
+        *((kind, {"confirmation_ui": AskingClass}, "with the method `get_user_conf") for kind in CONFIRMING),
         (MCPHandlers, {"sampling": 5}, "must be a Haystack chat generator, a function or an MCPSampling"),
         (MCPHandlers, {"elicitation": "decline"}, "MCPHandlers: `elicitation` must be callable"),
         (MCPHandlers, {"roots": ["https://example.com"]}, "`roots` must be a list of paths and file:// URIs"),
