@@ -10,8 +10,6 @@ import pytest
 
 Use = Callable[..., dict[str, Any]]
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
 
 @pytest.fixture(params=["run", "run_async"])
 def use(request: pytest.FixtureRequest) -> Iterator[Use]:

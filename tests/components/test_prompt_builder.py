@@ -18,7 +18,8 @@ from mcp.server.mcpserver.prompts.base import AssistantMessage, Message, UserMes
 
 from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnectionError, StdioServerInfo
-from tests.components.conftest import PIXEL, inputs_of
+from tests.components.conftest import inputs_of
+from tests.support.foreign_server import PIXEL
 from tests.support.rows import rows
 
 

@@ -18,8 +18,8 @@ from haystack_integrations.tools.mcp import (
     MCPToolSnapshot,
     StdioServerInfo,
 )
-from tests.components.conftest import PIXEL, inputs_of
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.components.conftest import inputs_of
+from tests.support.foreign_server import PIXEL, ForeignServer, definition, text_result
 from tests.support.prepared import prepared_python
 
 CALCULATOR = Path(__file__).parents[2] / "examples" / "servers" / "calculator.py"

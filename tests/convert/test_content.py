@@ -21,13 +21,11 @@ from haystack_integrations.tools.mcp.convert.content import (
     prompt_messages,
     state_result,
 )
+from tests.support.foreign_server import PIXEL
 from tests.support.rows import rows
 
-PNG_BYTES = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-PNG = base64.b64encode(PNG_BYTES).decode()
-PNG_NOTE = f"[image: image/png, {len(PNG_BYTES)} B]"
+PNG = PIXEL
+PNG_NOTE = "[image: image/png, 70 B]"
 WAV = base64.b64encode(b"RIFF\x24\x00\x00\x00WAVEfmt " + bytes(12_000)).decode()
 PDF = base64.b64encode(b"%PDF-1.7\n" + bytes(1_500_000)).decode()
 SVG = base64.b64encode(b"<svg/>").decode()

@@ -155,10 +155,6 @@ def test_odd_members_of_other_results_are_mended_or_dropped(version, method, res
     assert {name: value for name, value in read.items() if name not in of_newest} == expected
 
 
-ODD_CAPABILITIES = {"tools": [], "logging": [], "experimental": []}
-
-
-PROGRESS = {"progressToken": 1, "progress": 1}
 URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "1"}
 
 

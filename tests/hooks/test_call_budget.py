@@ -7,6 +7,7 @@
 """
 
 import asyncio
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -63,20 +64,20 @@ def test_on_haystack_2_the_error_names_what_to_use_instead(name):
 class TestBudget:
     @pytest.fixture
     def agent(self, toolset):
-        def make(generator: ScriptedChatGenerator, *tools: Tool, **parameters: Any) -> Agent:
+        def make(*replies: ChatMessage, others: Sequence[Tool] = (), **parameters: Any) -> Agent:
             hooks: dict[Any, Any] = {"before_tool": [package.MCPCallBudgetHook(**parameters)]}
-            return Agent(chat_generator=generator, tools=[toolset, *tools], hooks=hooks)
+            return agent_of([toolset, *others], *replies, hooks=hooks)
 
         return make
 
     def test_turns_over_the_limit_are_refused_and_the_model_answers(self, agent):
-        generator = ScriptedChatGenerator([echoes("ab"), echoes("cd"), say("well")])
+        limited = agent(echoes("ab"), echoes("cd"), say("well"), max_turns=1)
         with recorded_traces(content=True) as traces:
-            result = run(agent(generator, max_turns=1))
+            result = run(limited)
         assert (result["last_message"].text, result["exit_reason"]) == ("well", "text")
         assert kinds(result) == "uAttATTa"
         assert inprocess.calls == ["echo", "echo"]
-        assert generator.turns[2].tool_results[2] == (
+        assert limited.chat_generator.turns[2].tool_results[2] == (
             "The call of 'echo' was refused: the limit of 1 turn of tool calls is reached. Answer with what you have, "
             "and say what is missing."
         )
@@ -84,23 +85,20 @@ class TestBudget:
 
     def test_the_calls_that_fit_are_made(self, agent):
         reply = ChatMessage.from_assistant("Let me see.", tool_calls=echoes("abc").tool_calls)
-        generator = ScriptedChatGenerator([reply, say("well")])
-        result = run(agent(generator, max_calls=2))
+        result = run(agent(reply, say("well"), max_calls=2))
         assert kinds(result) == "uATAtta"
         assert sorted(inprocess.calls) == ["echo", "echo"]
         assert result["tool_call_counts"]["echo"] == 2
         assert [message.text for message in result["messages"] if message.tool_calls] == ["Let me see.", None]
 
     def test_a_model_that_insists_is_stopped_with_words(self, agent):
-        generator = ScriptedChatGenerator([echoes("x")] * 20)
-        result = run(agent(generator, max_turns=1))
+        result = run(agent(*[echoes("x")] * 20, max_turns=1))
         assert result["exit_reason"] == "tool_call_budget_exceeded"
         assert result["last_message"].text.startswith("The run was stopped: ")
-        assert len(generator.turns) == 3
+        assert kinds(result) == "uAtATATa"
         assert inprocess.calls == ["echo"]
-        silent = ScriptedChatGenerator([echoes("x")] * 20)
-        result = run(agent(silent, max_turns=0, max_refused_turns=3, final_message=None))
-        assert (kinds(result), len(silent.turns)) == ("uATATAT", 3)
+        result = run(agent(*[echoes("x")] * 20, max_turns=0, max_refused_turns=3, final_message=None))
+        assert kinds(result) == "uATATAT"
 
     def test_where_an_agent_cannot_be_stopped_the_run_ends_with_an_error(self):
         # Haystack 3.1.
@@ -113,12 +111,13 @@ class TestBudget:
     def test_only_mcp_tools_are_counted_unless_others_are_named(self, agent):
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
         for named, answered in ({}, "fine"), ({"tools": ["mine"]}, "x"):
-            generator = ScriptedChatGenerator([calls(("mine", {}), ("echo", {"text": "x"})), say("well")])
-            run(agent(generator, mine, max_calls=0, **named))
-            assert generator.turns[1].tool_results[1] == answered
+            reply = calls(("mine", {}), ("echo", {"text": "x"}))
+            result = run(agent(reply, say("well"), others=[mine], max_calls=0, **named))
+            assert results_of(result)[1].result == answered
 
     async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
-        shared = agent(CallsUntilRefused([call("echo", text="x"), say("final")]), max_turns=3)
+        shared = agent(max_turns=3)
+        shared.chat_generator = CallsUntilRefused([call("echo", text="x"), say("final")])
         runs = [shared.run_async(messages=[ChatMessage.from_user("go")]) for _ in range(3)]
         for result in await asyncio.gather(*runs):
             assert kinds(result) == "uAtAtAtATa"
@@ -126,17 +125,15 @@ class TestBudget:
         assert kinds(run(shared)) == "uAtAtAtATa"
 
     def test_calls_of_tools_that_do_not_exist_use_up_turns(self, agent):
-        generator = ScriptedChatGenerator([call("nope")] * 20)
-        result = run(agent(generator, max_turns=1))
-        assert (result["exit_reason"], len(generator.turns)) == ("tool_call_budget_exceeded", 3)
-        generator = ScriptedChatGenerator([call("nope"), call("nope"), echoes("x"), say("well")])
-        assert kinds(run(agent(generator, max_calls=1, max_refused_turns=5))) == "uATATATa"
+        result = run(agent(*[call("nope")] * 20, max_turns=1))
+        assert (result["exit_reason"], kinds(result)) == ("tool_call_budget_exceeded", "uATATATa")
+        replies = [call("nope"), call("nope"), echoes("x"), say("well")]
+        assert kinds(run(agent(*replies, max_calls=1, max_refused_turns=5))) == "uATATATa"
         assert inprocess.calls == []
 
     def test_it_is_stored_with_the_agent(self, agent):
-        generator = ScriptedChatGenerator([echoes("x"), say("well")])
         parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"]}
-        loaded = reloaded(agent(generator, **parameters))
+        loaded = reloaded(agent(echoes("x"), say("well"), **parameters))
         [refusal] = results_of(run(loaded))
         assert "the limit of 0 calls of this tool is reached" in refusal.result
         loaded.close()

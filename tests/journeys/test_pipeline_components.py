@@ -37,7 +37,6 @@ from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 
 ROOT = Path(__file__).parents[2]
 NOTES = InProcessServerInfo("examples.servers.notes:server")
-START = 120
 
 # On Haystack 2, pipelines that run asynchronously have a class of their own.
 AsyncPipeline = Pipeline if hasattr(Pipeline, "run_async") else haystack.AsyncPipeline

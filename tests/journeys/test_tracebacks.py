@@ -11,7 +11,6 @@ import traceback
 from pathlib import Path
 
 import pytest
-from haystack.components.agents import Agent
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -23,17 +22,16 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
-from tests.support.executors import run
+from tests.support.executors import agent_of, run
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.scripted_chat import call, say
 
 ERROR = "haystack_integrations.tools.mcp.errors.MCPConnectionError: Failed to connect to "
 
 
 def run_agent_with(toolset: MCPToolset, *, is_async: bool = False) -> None:
-    generator = ScriptedChatGenerator([call("fail"), say("done")])
+    agent = agent_of(toolset, call("fail"), say("done"), raise_on_tool_invocation_failure=True)
     with contextlib.closing(toolset):
-        agent = Agent(chat_generator=generator, tools=toolset, raise_on_tool_invocation_failure=True)
         run(agent, is_async=is_async)
 
 

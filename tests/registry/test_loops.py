@@ -28,14 +28,13 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import MCPFacade, conversation_trace
 from tests.servers import inprocess
 from tests.support.executors import recorded_traces
-from tests.support.foreign_server import ForeignServer, definition
+from tests.support.foreign_server import PIXEL, ForeignServer, definition
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import LIMIT
 
 MATH = ["add", "echo", "fail", "sleep"]
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 
 
 @pytest.fixture

@@ -13,6 +13,9 @@ from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo
 
+# A picture of one pixel, in Base64.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
 
 class ForeignServer:
     """

@@ -22,13 +22,9 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from tests.servers.counter_server import PNG
 from tests.support.executors import every_executor
 from tests.support.rows import rows
-
-PIXEL = (
-    b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89"
-    b"\x00\x00\x00\rIDATx\xdac\xd0\xd4\xfc\x0f\x00\x02\xc8\x01\xb1\n\xb2\xf1\xe1\x00\x00\x00\x00IEND\xaeB`\x82"
-)
 
 
 def notes() -> MCPServer[Any]:
@@ -44,7 +40,7 @@ def notes() -> MCPServer[Any]:
 
     @server.resource("notes://picture", mime_type="image/png", title="y" * 500)
     def picture() -> bytes:
-        return PIXEL
+        return PNG
 
     @server.resource("private://diary")
     def diary() -> str:

@@ -54,9 +54,6 @@ def shout(result: Any) -> str:
     return f"{result}!" * 1000
 
 
-SHOUTED = {"source": "result", "handler": shout}
-
-
 def names(toolset: MCPToolset) -> list[str]:
     return [tool.name for tool in toolset]
 

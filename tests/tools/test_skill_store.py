@@ -12,23 +12,23 @@ import importlib.util
 
 import pytest
 import yaml
-from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, FileContent, ImageContent
+from haystack.dataclasses import FileContent, ImageContent
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers
 from haystack_integrations.tools.mcp.errors import MCPSkillError
 from haystack_integrations.tools.mcp.handlers import decline
 from haystack_integrations.tools.mcp.skill_store import MCPSkillStore
+from tests.servers.counter_server import PNG
+from tests.support.executors import agent_of, results_of, run
 from tests.support.rows import rows
-from tests.support.scripted_chat import ScriptedChatGenerator, call, say
+from tests.support.scripted_chat import call, say
 from tests.support.skill_server import FILES, SkillServer
 
 HAS_SKILL_STORES = importlib.util.find_spec("haystack.skill_stores") is not None
+if HAS_SKILL_STORES:
+    from haystack.tools import SkillToolset
 with_skill_stores = pytest.mark.skipif(not HAS_SKILL_STORES, reason="skill stores came with Haystack 3")
 
-PIXEL = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
 OTHER_COOK = "---\nname: cook\ndescription: Cook\n---\nFry it.\n"
 
 
@@ -40,10 +40,8 @@ def test_a_haystack_without_skill_stores_is_an_error_that_says_what_works_instea
 
 @with_skill_stores
 class TestSkillStore:
-    @rows("run_method", ["run", "run_async"])
-    def test_an_agent_loads_a_skill_and_reads_its_files_when_it_wants_them(self, run_method: str) -> None:
-        from haystack.tools import SkillToolset
-
+    @rows("is_async", [False, True])
+    def test_an_agent_loads_a_skill_and_reads_its_files_when_it_wants_them(self, is_async: bool) -> None:
         server = SkillServer()
         skills = SkillToolset(MCPSkillStore(server.info))
         assert server.requests == []
@@ -54,16 +52,12 @@ class TestSkillStore:
             call("load_skill", name="sweep"),
             say("done"),
         ]
-        generator = ScriptedChatGenerator(replies)
-        agent = Agent(chat_generator=generator, tools=[skills])
-        go = [ChatMessage.from_user("go")]
-        try:
-            agent.run(go) if run_method == "run" else asyncio.run(agent.run_async(go))
-        finally:
-            skills.close()
-        specs = {spec["name"]: spec["description"] for spec in generator.turns[0].tool_specs}
+        agent = agent_of([skills], *replies)
+        result = run(agent, is_async=is_async)
+        skills.close()
+        specs = {spec["name"]: spec["description"] for spec in agent.chat_generator.turns[0].tool_specs}
         assert specs["load_skill"].endswith("Available skills:\n- tidy: Tidy up\n- cook: Cook")
-        loaded, read, outside, unknown = generator.turns[-1].tool_results
+        loaded, read, outside, unknown = (each.result for each in results_of(result))
         assert loaded.startswith("First the desk.\n")
         assert "- desk.md" in loaded
         assert read == "Throw it all away."
@@ -73,8 +67,6 @@ class TestSkillStore:
         assert server.requests == ["skills/list"] * 2 + ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
 
     def test_a_file_that_changed_is_refused_until_the_skills_are_listed_again(self) -> None:
-        from haystack.tools import SkillToolset
-
         server = SkillServer()
         store = MCPSkillStore(server.info)
         toolset = SkillToolset(store)
@@ -104,7 +96,7 @@ class TestSkillStore:
         folder = "skill://acme/cook/"
         files = {
             **FILES,
-            f"{folder}photo": PIXEL,
+            f"{folder}photo": PNG,
             f"{folder}book.pdf": b"%PDF-1.4 ...",
             f"{folder}salt.txt": "Salz für alle".encode(),
             f"{folder}taste.bin": b"\xff\xfe\x00",
@@ -112,7 +104,7 @@ class TestSkillStore:
         with MCPSkillStore(SkillServer(files).info) as store:
             photo = store.read_skill_file("cook", "photo")
             assert isinstance(photo, ImageContent)
-            assert (photo.mime_type, base64.b64decode(photo.base64_image)) == ("image/png", PIXEL)
+            assert (photo.mime_type, base64.b64decode(photo.base64_image)) == ("image/png", PNG)
             book = store.read_skill_file("cook", "book.pdf")
             assert isinstance(book, FileContent)
             assert (book.mime_type, book.filename) == ("application/pdf", "book.pdf")
@@ -123,8 +115,6 @@ class TestSkillStore:
                 store.read_skill_file("cook", "pepper.txt")
 
     def test_a_skill_toolset_of_one_is_stored_and_loaded_without_connecting(self) -> None:
-        from haystack.tools import SkillToolset
-
         info = InProcessServerInfo("tests.support.skill_server:server")
         store = MCPSkillStore(info, invocation_timeout=5, handlers=MCPHandlers(elicitation=decline))
         stored = yaml.safe_dump(SkillToolset(store).to_dict())
