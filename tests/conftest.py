@@ -30,7 +30,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPServerInfo, StdioServerInfo
+from haystack_integrations.tools.mcp import MCPServerInfo, StdioServerInfo
 from tests.support import external
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.kinds import KINDS
@@ -296,15 +296,12 @@ def everything(
     request: pytest.FixtureRequest, run_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MCPServerInfo]:
     """
-    How to reach `@modelcontextprotocol/server-everything` over each transport, downloaded already. It runs.
+    How to reach `@modelcontextprotocol/server-everything` over each transport, downloaded already.
     """
     command, arguments = external.everything("stdio")
     external.once("everything", run_folder, lambda: external.download(command, arguments))
     if request.param == "stdio":
-        info = StdioServerInfo(command, arguments, env=external.runner_environment())
-        # What reaches the server in the same way shares this connection, and does not start it again.
-        with MCPConnection(info, connection_timeout=external.DOWNLOAD_LIMIT):
-            yield info
+        yield StdioServerInfo(command, arguments, env=external.runner_environment())
     else:
         with _Started(tmp_path_factory) as started:
             yield KINDS["sse" if request.param == "sse" else "2026"].reach(started.everything(request.param).url)

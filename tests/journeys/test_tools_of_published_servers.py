@@ -36,88 +36,84 @@ def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
 
 
-class TestEverythingServer:
-    def test_it_is_used_over_every_transport(self, everything: MCPServerInfo) -> None:
-        with toolset(everything) as tools:
-            envelope = tools["echo"].invoke(message="hello over the wire")
-            assert json.loads(envelope)["isError"] is False
-            assert model_text(envelope) == "Echo: hello over the wire"
-            with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `get-sum`: ") as raised:
-                tools["get-sum"].invoke(a="no number, but Sentinel-4711", b=1)
-            assert "Sentinel-4711" not in str(raised.value)
-            image = tools["get-tiny-image"].invoke()
-            assert "[image: image/png" in model_text(image)
-            assert {type(part) for part in model_content(image)} == {TextContent, ImageContent}
+def test_the_everything_server_is_used_over_every_transport_and_gets_answers(
+    everything: MCPServerInfo,
+) -> None:
+    messages: list[Any] = []
+    urls: list[str] = []
 
-            assert "Everything Server" in (tools.instructions or "")
-            assert resource_contents(tools.read_resource(tools.list_resources()[0]))
-            [blob] = resource_contents(tools.read_resource("demo://resource/dynamic/blob/1"))
-            assert isinstance(blob, ByteStream)
-            [message] = prompt_messages(tools.get_prompt("args-prompt", {"city": "Paris"}))
-            assert "Paris" in (message.text or "")
-            [prompt] = [prompt for prompt in tools.list_prompts() if prompt.name == "completable-prompt"]
-            assert tools.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
-            assert tools.list_skills() == []
+    def elicit(params: Any) -> dict[str, str] | bool:
+        if params.mode == "form":
+            return {"name": "Ada"}
+        urls.append(params.url)
+        return True
 
-    def test_it_gets_what_it_asks_its_client_for(self, everything: MCPServerInfo) -> None:
-        messages: list[Any] = []
-        urls: list[str] = []
+    handlers = MCPHandlers(
+        sampling=lambda params: f"sampled with {params.max_tokens}",
+        elicitation=elicit,
+        roots=["/srv/documents"],
+        messages=messages.append,
+        log_level="debug",
+    )
+    with toolset(everything, handlers=handlers) as tools:
+        envelope = tools["echo"].invoke(message="hello over the wire")
+        assert json.loads(envelope)["isError"] is False
+        assert model_text(envelope) == "Echo: hello over the wire"
+        with pytest.raises(MCPInvocationError, match="Failed to invoke Tool `get-sum`: ") as raised:
+            tools["get-sum"].invoke(a="no number, but Sentinel-4711", b=1)
+        assert "Sentinel-4711" not in str(raised.value)
+        image = tools["get-tiny-image"].invoke()
+        assert "[image: image/png" in model_text(image)
+        assert {type(part) for part in model_content(image)} == {TextContent, ImageContent}
 
-        def elicit(params: Any) -> dict[str, str] | bool:
-            if params.mode == "form":
-                return {"name": "Ada"}
-            urls.append(params.url)
-            return True
+        assert "Everything Server" in (tools.instructions or "")
+        assert resource_contents(tools.read_resource(tools.list_resources()[0]))
+        [blob] = resource_contents(tools.read_resource("demo://resource/dynamic/blob/1"))
+        assert isinstance(blob, ByteStream)
+        [message] = prompt_messages(tools.get_prompt("args-prompt", {"city": "Paris"}))
+        assert "Paris" in (message.text or "")
+        [prompt] = [prompt for prompt in tools.list_prompts() if prompt.name == "completable-prompt"]
+        assert tools.complete(prompt, {"name": "department", "value": "E"}).values == ["Engineering"]
+        assert tools.list_skills() == []
 
-        handlers = MCPHandlers(
-            sampling=lambda params: f"sampled with {params.max_tokens}",
-            elicitation=elicit,
-            roots=["/srv/documents"],
-            messages=messages.append,
-            log_level="debug",
-        )
-        with toolset(everything, handlers=handlers) as tools:
-            answer = model_text(tools["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
-            assert "sampled with 7" in answer
-            assert "/srv/documents" in model_text(tools["get-roots-list"].invoke())
-            assert "Ada" in model_text(tools["trigger-elicitation-request"].invoke())
-            tools["trigger-url-elicitation"].invoke(url="https://example.com/pay")
-            assert urls == ["https://example.com/pay"]
-            tools["toggle-simulated-logging"].invoke()
-            wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
-
-
-class TestTimeServer:
-    @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
-    def test_the_time_is_told_whatever_sdk_the_server_was_built_with(self, fixture, request):
-        server: StdioServer = request.getfixturevalue(fixture)
-        with MCPTool("get_current_time", server.info(), connection_timeout=START) as tool:
-            answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
-            assert answer["timezone"] == "America/New_York"
-            assert "datetime" in answer
+        answer = model_text(tools["trigger-sampling-request"].invoke(prompt="Hello", maxTokens=7))
+        assert "sampled with 7" in answer
+        assert "/srv/documents" in model_text(tools["get-roots-list"].invoke())
+        assert "Ada" in model_text(tools["trigger-elicitation-request"].invoke())
+        tools["trigger-url-elicitation"].invoke(url="https://example.com/pay")
+        assert urls == ["https://example.com/pay"]
+        tools["toggle-simulated-logging"].invoke()
+        wait_until(lambda: any(m.method == "notifications/message" for m in messages), "a log message")
 
 
-class TestGitServer:
-    def test_an_agent_uses_it_without_knowing_where_the_repository_is(self, git_server: StdioServer) -> None:
-        bound = ToolOverride(bound_arguments={"repo_path": str(git_server.cwd)})
-        with toolset(git_server.info(), tool_names=["git_log"], tool_overrides={"git_log": bound}) as tools:
-            outcome = by_agent(tools, ("git_log", {"max_count": 1}))
-        assert "first" in outcome.result
-        assert "repo_path" not in outcome.turns[0].tool_specs[0]["parameters"]["properties"]
+@pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
+def test_the_time_is_told_whatever_sdk_the_server_was_built_with(fixture, request):
+    server: StdioServer = request.getfixturevalue(fixture)
+    with MCPTool("get_current_time", server.info(), connection_timeout=START) as tool:
+        answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
+        assert answer["timezone"] == "America/New_York"
+        assert "datetime" in answer
 
 
-class TestFilesystemServer:
-    def test_it_may_use_the_folders_that_are_the_roots_of_the_client_and_no_others(self, filesystem_server, tmp_path):
-        mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
-        for folder in (mine, others):
-            folder.mkdir()
-            (folder / "note.txt").write_text(f"in {folder.name}")
-        handlers = MCPHandlers(roots=[mine])
-        with toolset(
-            filesystem_server.info(), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
-        ) as tools:
-            # It asks for the roots when the session is open, and does not say when it has them.
-            wait_until(lambda: str(mine) in tools["list_allowed_directories"].call().text, "the roots")
-            assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
-            with pytest.raises(MCPInvocationError, match="outside allowed directories"):
-                tools["read_text_file"].call(path=str(others / "note.txt"))
+def test_an_agent_uses_the_git_server_without_knowing_where_the_repository_is(git_server: StdioServer) -> None:
+    bound = ToolOverride(bound_arguments={"repo_path": str(git_server.cwd)})
+    with toolset(git_server.info(), tool_names=["git_log"], tool_overrides={"git_log": bound}) as tools:
+        outcome = by_agent(tools, ("git_log", {"max_count": 1}))
+    assert "first" in outcome.result
+    assert "repo_path" not in outcome.turns[0].tool_specs[0]["parameters"]["properties"]
+
+
+def test_the_filesystem_server_may_use_the_folders_that_are_roots_and_no_others(filesystem_server, tmp_path):
+    mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
+    for folder in (mine, others):
+        folder.mkdir()
+        (folder / "note.txt").write_text(f"in {folder.name}")
+    handlers = MCPHandlers(roots=[mine])
+    with toolset(
+        filesystem_server.info(), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
+    ) as tools:
+        # It asks for the roots when the session is open, and does not say when it has them.
+        wait_until(lambda: str(mine) in tools["list_allowed_directories"].call().text, "the roots")
+        assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
+        with pytest.raises(MCPInvocationError, match="outside allowed directories"):
+            tools["read_text_file"].call(path=str(others / "note.txt"))
