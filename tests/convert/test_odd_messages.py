@@ -140,11 +140,7 @@ def embedded(which: int) -> dict[str, Any]:
             {"messages": [{"role": "user", "content": block} for block in (TEXT, {**TEXT, "_meta": {}})]},
         ),
         ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
-        (
-            "prompts/list",
-            {"prompts": [{"name": "n", "arguments": [{}]}]},
-            {"prompts": [{"name": "n", "arguments": []}]},
-        ),
+        ("prompts/list", {"prompts": [{**PROMPT, "arguments": [{}]}]}, {"prompts": [{**PROMPT, "arguments": []}]}),
         ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
         ("ping", {"_meta": "odd", "more": 1}, {}),
     ],
@@ -155,17 +151,14 @@ def test_odd_members_of_other_results_are_mended_or_dropped(version, method, res
     assert {name: value for name, value in read.items() if name not in of_newest} == expected
 
 
+PROGRESS = {"progressToken": 1, "progress": 1}
 URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitationId": "1"}
 
 
 @rows(
     ("method", "params", "expected"),
     [
-        (
-            "notifications/progress",
-            {"progressToken": 1, "progress": 1, "total": []},
-            {"progressToken": 1, "progress": 1},
-        ),
+        ("notifications/progress", {"progressToken": 1, "progress": 1, "total": []}, PROGRESS),
         ("roots/list", {"_meta": []}, {"_meta": {}}),
         ("elicitation/create", {"message": "m", "requestedSchema": []}, {"message": "m", "requestedSchema": {}}),
         ("elicitation/create", {**URL, "_meta": []}, {**URL, "_meta": {}}),

@@ -111,11 +111,7 @@ class TestOneObject:
             ({"oneOf": [{"$ref": "#/$defs/Post"}, BY_KIND[1]], "$defs": {"Post": BY_KIND[0]}}, ALTERNATIVES, ["kind"]),
             ({"properties": {"a": A}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"a": A}, []),
             ({"properties": {"a": A}, "not": {"required": ["b"]}, "enum": [{"a": "x"}]}, {"a": A}, []),
-            (
-                {"if": {"required": ["a"]}, "then": {**C, "required": ["c"]}, "else": {"properties": {"d": A}}},
-                C_AND_D,
-                [],
-            ),
+            ({"if": {"required": ["a"]}, "then": {**C, "required": ["c"]}, "else": D}, C_AND_D, []),
             ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"a": {"anyOf": [A, B]}}, []),
             ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"c": {}}, []),
             ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"c": {}, "a": A}, []),

@@ -197,11 +197,7 @@ class TestElicitation:
     @rows(
         ("params", "answer", "error"),
         [
-            (
-                FORM,
-                "s3ntinel",
-                "it returned str for a form; it must return a dictionary, True, False, None, or an Elic",
-            ),
+            (FORM, "s3ntinel", "it returned str for a form; it must return a dictionary, True, False, None, or an E"),
             (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
             (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
             (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
@@ -416,11 +412,7 @@ class TestFunctions:
     @rows(
         ("field", "handler", "told"),
         [
-            (
-                "sampling",
-                lambda _: 5,
-                "TypeError: the function returned int; it must return a string, a ChatMessage",
-            ),
+            ("sampling", lambda _: 5, "TypeError: the function returned int; it must return a string, a ChatMessage"),
             ("sampling", Silent(), "the chat generator gave no reply"),
             ("sampling", raises(LookupError("no such shelf")), "LookupError: no such shelf"),
             ("sampling", raises(StopIteration), "it raised StopIteration"),
