@@ -17,11 +17,7 @@ from haystack.tools import Tool
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.tools.mcp import MCPResourceToolset, MCPSearchableToolset, MCPToolset, call_budget
-from haystack_integrations.tools.mcp.errors import (
-    MCPBudgetExceededError,
-    MCPCallRefusedError,
-    MCPConfigurationError,
-)
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
 from tests.servers import inprocess
 from tests.support.executors import agent_of, recorded_traces, results_of, run
 from tests.support.in_process import COUNTER

@@ -23,12 +23,7 @@ from haystack_integrations.tools.mcp import (
     redaction,
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import redacted_result
-from haystack_integrations.tools.mcp.redaction import (
-    LONGEST_TEXT,
-    Redactor,
-    redact_text,
-    redact_url,
-)
+from haystack_integrations.tools.mcp.redaction import LONGEST_TEXT, Redactor, redact_text, redact_url
 from tests.support.rows import rows
 from tests.transports.test_server_info import CarrierPigeonInfo
 

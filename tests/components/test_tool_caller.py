@@ -15,13 +15,7 @@ from haystack.tools import Tool, Toolset
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
-from haystack_integrations.tools.mcp import (
-    MCPInvocationError,
-    MCPTool,
-    MCPToolNotFoundError,
-    MCPToolset,
-    call_budget,
-)
+from haystack_integrations.tools.mcp import MCPInvocationError, MCPTool, MCPToolNotFoundError, MCPToolset, call_budget
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from tests.components.conftest import Use

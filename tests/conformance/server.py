@@ -387,10 +387,7 @@ PROMPTS = {
 def make_server() -> FastMCP[Any]:
     store = InMemoryDocumentStore()
     store.write_documents([Document(id="text", content="A document.")])
-    header_schema = {
-        "type": "object",
-        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-    }
+    header_schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     server = create_mcp_server(
         "Conformance",
         tools=[

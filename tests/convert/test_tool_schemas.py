@@ -9,11 +9,7 @@ from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
-from haystack_integrations.tools.mcp.convert.tool_schemas import (
-    map_strings,
-    normalize_parameters,
-    without_properties,
-)
+from haystack_integrations.tools.mcp.convert.tool_schemas import map_strings, normalize_parameters, without_properties
 from tests.support.rows import rows
 
 A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}

@@ -15,14 +15,7 @@ from haystack.core.errors import SerializationError
 from haystack.utils import Secret
 from mcp import types
 
-from haystack_integrations.tools.mcp import (
-    AskUser,
-    MCPHandlers,
-    MCPSampling,
-    MCPTool,
-    MCPToolset,
-    StdioServerInfo,
-)
+from haystack_integrations.tools.mcp import AskUser, MCPHandlers, MCPSampling, MCPTool, MCPToolset, StdioServerInfo
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
 from tests.support.rows import rows
@@ -46,10 +39,7 @@ def nobody() -> list[str]:
 def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> None:
     handlers = MCPHandlers(
         sampling=MCPSampling(
-            chat_generator=ScriptedChatGenerator([say("stored")]),
-            consent=answer,
-            max_requests=3,
-            tools=False,
+            chat_generator=ScriptedChatGenerator([say("stored")]), consent=answer, max_requests=3, tools=False
         ),
         elicitation=AskUser(SimpleConsoleUI()),
         pending_calls=answer,

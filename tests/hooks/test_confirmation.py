@@ -160,12 +160,7 @@ class TestWhoIsAsked:
             assert policy.should_ask("shop_list_resources", "", {}) is asks
 
     @pytest.mark.parametrize(
-        ("options", "known_by"),
-        [
-            ({}, "a listing"),
-            ({}, "an alias"),
-            ({"update_between_steps": True}, "a refresh"),
-        ],
+        ("options", "known_by"), [({}, "a listing"), ({}, "an alias"), ({"update_between_steps": True}, "a refresh")]
     )
     def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by):
         ui = ScriptedUI()

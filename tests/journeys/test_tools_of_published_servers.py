@@ -36,9 +36,7 @@ def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
 
 
-def test_the_everything_server_is_used_over_every_transport_and_gets_answers(
-    everything: MCPServerInfo,
-) -> None:
+def test_the_everything_server_is_used_over_every_transport_and_gets_answers(everything: MCPServerInfo) -> None:
     messages: list[Any] = []
     urls: list[str] = []
 

@@ -16,13 +16,7 @@ import yaml
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage, ImageContent, TextContent, ToolCall
 
-from haystack_integrations.tools.mcp import (
-    MCPRegistry,
-    MCPToolset,
-    ToolConfig,
-    ToolOptions,
-    call_budget,
-)
+from haystack_integrations.tools.mcp import MCPRegistry, MCPToolset, ToolConfig, ToolOptions, call_budget
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError, MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import MCPFacade, conversation_trace

@@ -83,9 +83,7 @@ from haystack_integrations.tools.mcp.budgets import MCPCallBudget
 from haystack_integrations.tools.mcp.connection.monitoring import MCPConnectionStatus
 from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
-from haystack_integrations.tools.mcp.errors import (
-    MCPCallPendingError,
-)
+from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import MCPProgress, accept_defaults, answer_later
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
