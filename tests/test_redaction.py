@@ -17,6 +17,7 @@ from mcp.types import CallToolResult, TextContent
 
 from haystack_integrations.tools.mcp import (
     MCPInvocationError,
+    OAuthConfig,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -24,6 +25,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import redacted_result
 from haystack_integrations.tools.mcp.redaction import LONGEST_TEXT, Redactor, redact_text, redact_url
+from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.rows import rows
 from tests.transports.test_server_info import CarrierPigeonInfo
 
@@ -77,7 +79,7 @@ def test_a_custom_server_info_does_not_show_plain_secrets_unless_its_own_repr_do
     assert "object at" in repr(Other("http://h/mcp"))
 
 
-def test_what_is_no_secret_is_shown_in_the_repr_of_a_server_info():
+def test_what_is_no_secret_and_no_default_is_shown_in_a_repr():
     command = ["mcp-server-git", "--repository", "/repo", "--verbose", "--key-file=/k", "--max-tokens", "4096"]
     command += ["--keyword", "value", "--author", "Jane", "--pattern", "x*", "--bypass", "yes"]
     env = {"A": Secret.from_env_var(["ONE", "TWO"]), "B": "plain"}
@@ -86,6 +88,8 @@ def test_what_is_no_secret_is_shown_in_the_repr_of_a_server_info():
     assert repr(info) == shown
     assert info.describe() == f"stdio server `uvx {' '.join(command)}`"
     assert repr(StreamableHttpServerInfo("http://h/mcp")) == "StreamableHttpServerInfo(url='http://h/mcp')"
+    assert repr(OAuthConfig(client_id="me")) == "OAuthConfig(client_id='me', grant_type='authorization_code')"
+    assert repr(MCPRequestContext(user="me", token="t0ken-of-me")) == "MCPRequestContext(user='me')"
 
 
 def test_a_secret_in_a_field_of_any_name_is_redacted():

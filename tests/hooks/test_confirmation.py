@@ -125,8 +125,7 @@ class TestWhoIsAsked:
     def test_annotations_only_tighten(self, server, toolset, parameters, asked):
         parameters = {**parameters, **({"trusted": [server.info]} if parameters.get("trusted") == "server" else {})}
         ui = ScriptedUI()
-        agent = confirming(toolset, ui, **parameters)
-        run(agent)
+        run(confirming(toolset, ui, **parameters))
         assert sorted(ui.asked) == asked
         assert len(server.calls) == 3
 
@@ -280,8 +279,7 @@ class TestAnswers:
     def test_a_policy_of_haystack_can_be_an_override(self, server, toolset):
         ui = ScriptedUI()
         twice = calls(("wipe", {"text": "c"}), ("wipe", {"text": "c"}))
-        agent = confirming(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()})
-        run(agent)
+        run(confirming(toolset, ui, replies=twice, overrides={"wipe": AskOncePolicy()}))
         assert (ui.asked, len(server.calls)) == (["wipe"], 2)
 
 

@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets_async,
 )
 from tests.support.executors import HAS_TOOL_INVOKER, agent_of, every_executor, results_of, run
+from tests.support.foreign_server import ForeignServer
 from tests.support.in_process import COUNTER
 from tests.support.kinds import Gate
 from tests.support.rows import rows
@@ -160,10 +161,7 @@ class TestClosing:
         for _ in range(2):
             assert tool_results(run(agent, is_async=is_async)) == ["3"]
             assert len(server.alive()) == 1
-            if is_async:
-                asyncio.run(agent.close_async())
-            else:
-                agent.close()
+            asyncio.run(agent.close_async()) if is_async else agent.close()
             server.wait_until_gone()
 
 
@@ -196,26 +194,19 @@ class TestWarmingUpInALoop:
 
 class TestWarmingUpTogether:
     def test_they_start_at_the_same_time(self):
-        here: list[str] = []
+        here: set[Any] = set()
         all_here = anyio.Event()
 
-        def meeting(name: str) -> InProcessServerInfo:
-            server = MCPServer(name)
+        class Meeting(ForeignServer):
+            async def _list_tools(self, context: Any, params: Any) -> Any:
+                here.add(self)
+                if len(here) == 3:
+                    all_here.set()
+                await all_here.wait()
+                return await super()._list_tools(context, params)
 
-            async def arrive(context: Any, call_next: Any) -> Any:
-                if context.method == "tools/list":
-                    here.append(name)
-                    if len(here) == 3:
-                        all_here.set()
-                    await all_here.wait()
-                return await call_next(context)
-
-            server.middleware.append(arrive)
-            return InProcessServerInfo(server)
-
-        toolsets = [MCPToolset(meeting(name), connection_timeout=20) for name in "abc"]
+        toolsets = [MCPToolset(Meeting().info, connection_timeout=20) for _ in range(3)]
         warm_up_toolsets(toolsets)
-        assert set(here) == {"a", "b", "c"}  # perhaps twice, since they are listed again once changes are heard
         for toolset in toolsets:
             toolset.close()
 

@@ -193,14 +193,14 @@ class TestOddServers:
 
 @every_executor
 def test_each_tool_has_mappings_of_its_own_by_the_name_that_the_server_gives_it(execute):
-    toolset = MCPToolset(
+    made = MCPToolset(
         COUNTER,
         tool_name_prefix="my",
         inputs_from_state={"add": {"offset": "b"}},
         outputs_to_state={"structured": {"town": {"source": "city"}}},
         outputs_to_string={"structured_only": {"source": "answer"}},
     )
-    with toolset:
+    with MCPToolset.from_dict(made.to_dict()) as toolset:
         outcome = execute(
             toolset,
             ("my_add", {"a": 5}),

@@ -43,11 +43,11 @@ from haystack_integrations.tools.mcp.oauth import FileTokenStorage
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
-from tests.support.executors import agent_of, by_agent, recorded_traces, reloaded, results_of, run
-from tests.support.in_process import COUNTER, FASTMCP
+from tests.support.executors import agent_of, by_agent, recorded_traces
+from tests.support.in_process import COUNTER
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
-from tests.support.scripted_chat import call, say
+from tests.support.scripted_chat import say
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3ntinel-in-a-file"
@@ -255,22 +255,6 @@ class TestRoundTrips:
             with twin:
                 assert twin.connection.is_ready
                 assert twin.to_dict() == data
-
-    def test_an_agent_in_a_pipeline(self):
-        mappings = {
-            "inputs_from_state": {"add": {"offset": "b"}},
-            "outputs_to_state": {"add": {"sum": {"source": "result", "handler": keep_last}}},
-            "outputs_to_string": {"add": {"handler": to_words}},
-        }
-        tools = [MCPToolset(COUNTER, ["add"], **mappings), MCPToolset(FASTMCP, tool_name_prefix="fast")]
-        state = {"offset": {"type": int}, "sum": {"type": int}}
-        agent = reloaded(agent_of(tools, call("add", a=5), say("done"), state_schema=state))
-        result = run(agent, offset=37)
-        [added] = results_of(result)
-        assert added.result.startswith("the value is {")
-        assert result["sum"] == 42
-        for toolset in agent.tools:
-            toolset.close()
 
 
 WRITTEN_BY_2_1 = """

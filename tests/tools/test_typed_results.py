@@ -18,11 +18,8 @@ from haystack_integrations.tools.mcp import (
     MCPSearchableToolset,
     MCPTool,
     MCPToolset,
-    OAuthConfig,
-    StdioServerInfo,
     ToolConfig,
 )
-from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 
@@ -129,15 +126,3 @@ def test_tools_toolsets_and_states_are_shown_as_escaped_tables_in_a_notebook():
     for name in ("status", "connection"):
         assert ": ready</caption>" in html[name]
         assert "last error" not in html[name]
-
-
-@rows(
-    ("shown", "expected"),
-    [
-        (StdioServerInfo("uvx", ["x"]), "StdioServerInfo(command='uvx', args=['x'])"),
-        (OAuthConfig(client_id="me"), "OAuthConfig(client_id='me', grant_type='authorization_code')"),
-        (MCPRequestContext(user="me", token="t0ken-of-me"), "MCPRequestContext(user='me')"),
-    ],
-)
-def test_a_repr_leaves_out_defaults(shown, expected):
-    assert repr(shown) == expected
