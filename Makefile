@@ -15,7 +15,7 @@ PYTEST_ARGS ?= -n 4 --dist worksteal
 SERVED_ON_ONE_MAJOR := tests/serving/test_foreign_clients.py
 HAYSTACK2_TESTS := tests/components tests/hooks $(patsubst %,tests/durable/test_%.py,cassette decisions journal) \
 	tests/cli/test_serve.py tests/convert/test_content.py \
-	$(patsubst %,tests/journeys/test_%.py,agents_and_pipelines examples handlers_in_agents) \
+	$(patsubst %,tests/journeys/test_%.py,agents_and_pipelines examples) \
 	tests/journeys/test_docs.py::test_the_python_blocks_of_a_page_run_and_print_what_they_say \
 	tests/registry/test_loops.py $(patsubst %,tests/tools/test_%.py,mcp_tool mcp_toolset options serialization skill_store) \
 	$(filter-out $(SERVED_ON_ONE_MAJOR),$(wildcard tests/serving/test_*.py))

@@ -4,6 +4,7 @@
 
 import asyncio
 import functools
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,8 +18,10 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
 
 from haystack_integrations.tools.mcp import (
+    AskUser,
     InProcessServerInfo,
     MCPConnectionError,
+    MCPHandlers,
     MCPTool,
     MCPToolNotFoundError,
     MCPToolset,
@@ -27,7 +30,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
-from tests.support.executors import HAS_TOOL_INVOKER, agent_of, every_executor, results_of, run
+from tests.support.executors import HAS_TOOL_INVOKER, Executor, agent_of, by_agent, every_executor, results_of, run
 from tests.support.foreign_server import ForeignServer
 from tests.support.in_process import COUNTER
 from tests.support.kinds import Gate
@@ -223,3 +226,44 @@ class TestWarmingUpTogether:
         assert good.connection.is_ready
         for each in (*bad, good, tool):
             each.close()
+
+
+# Haystack 3 moved it.
+CONFIRMATION = importlib.import_module(f"haystack{'' if HAS_TOOL_INVOKER else '.hooks'}.human_in_the_loop.dataclasses")
+
+
+class ScriptedUI:
+    """A ConfirmationUI that confirms, changes and refuses, in turns."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+
+    def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:
+        self.shown.append(tool_params)
+        action = ["confirm", "modify", "reject"][len(self.shown) - 1]
+        changed = {"colour": "green", "count": 9} if action == "modify" else None
+        return CONFIRMATION.ConfirmationUIResult(action=action, new_tool_params=changed)
+
+
+def asking(**fields: Any) -> MCPToolset:
+    info = InProcessServerInfo("tests.servers.asking_server:server")
+    return MCPToolset(info, handlers=MCPHandlers(**fields), invocation_timeout=60)
+
+
+@every_executor
+def test_the_user_is_asked_through_haystacks_confirmation_ui_during_a_call(execute: Executor) -> None:
+    ui = ScriptedUI()
+    with asking(elicitation=AskUser(ui)) as toolset:
+        assert execute(toolset, ("ask_order", {})).result == "2 blue"
+        assert execute(toolset, ("ask_order", {})).result == "9 green"
+        assert "decline" in execute(toolset, ("ask_order", {})).error
+    assert ui.shown == [{"colour": "blue", "count": 2}] * 3
+
+
+@every_executor
+def test_a_handler_may_run_an_agent_that_uses_the_same_toolset(execute: Executor) -> None:
+    def answer(_: Any) -> Any:
+        return by_agent(toolset, ("add", {"a": 40, "b": 2})).result
+
+    with asking(sampling=answer) as toolset:
+        assert execute(toolset, ("ask_model", {"prompt": "x"})).result.startswith("42 (")
