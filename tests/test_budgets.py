@@ -91,10 +91,8 @@ def test_calls_of_other_tools_are_not_counted(toolset):
 
 @rows(
     ("tools", "name", "arguments"),
-    [
-        (MCPSearchableToolset(MCPToolset(COUNTER)), "search_tools", {"tool_keywords": "add"}),
-        (MCPResourceToolset(COUNTER), "list_resources", {}),
-    ],
+    (MCPSearchableToolset(MCPToolset(COUNTER)), "search_tools", {"tool_keywords": "add"}),
+    (MCPResourceToolset(COUNTER), "list_resources", {}),
 )
 def test_tools_that_no_server_has_are_counted_if_they_are_named(tools, name, arguments):
     with tools:
@@ -126,11 +124,9 @@ def test_a_model_that_insists_can_be_stopped(toolset):
 
 @rows(
     ("parameters", "reason"),
-    [
-        ({"max_calls": -1}, "`max_calls` must be greater than or equal to 0, got -1"),
-        ({"max_calls_per_tool": {"echo": "2"}}, r"`max_calls_per_tool` \(echo\) must be a valid integer"),
-        ({"tools": "echo"}, "`tools` must be a valid list"),
-    ],
+    ({"max_calls": -1}, "`max_calls` must be greater than or equal to 0, got -1"),
+    ({"max_calls_per_tool": {"echo": "2"}}, r"`max_calls_per_tool` \(echo\) must be a valid integer"),
+    ({"tools": "echo"}, "`tools` must be a valid list"),
 )
 def test_a_wrong_parameter_is_refused(parameters, reason):
     with pytest.raises(MCPConfigurationError, match=reason), call_budget(**parameters):

@@ -113,17 +113,15 @@ def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
 
 @rows(
     ("text", "redacted"),
-    [
-        ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),
-        ("Basic dXNlcjpwYXNz failed", "Basic *** failed"),
-        ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
-        # A token may stand after what is no letter of it, and be short.
-        (f"令牌ghp_{KEY}", "令牌***"),
-        (f"token_ghp_{KEY}", "token_***"),
-        ("x-sk_live_abcdefghij12", "x-***"),
-        ("=xoxb-1234567890ab", "=***"),
-        (f"task-{KEY}", f"task-{KEY}"),
-    ],
+    ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),
+    ("Basic dXNlcjpwYXNz failed", "Basic *** failed"),
+    ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
+    # A token may stand after what is no letter of it, and be short.
+    (f"令牌ghp_{KEY}", "令牌***"),
+    (f"token_ghp_{KEY}", "token_***"),
+    ("x-sk_live_abcdefghij12", "x-***"),
+    ("=xoxb-1234567890ab", "=***"),
+    (f"task-{KEY}", f"task-{KEY}"),
 )
 def test_credentials_are_redacted_and_what_is_around_them_is_not(text, redacted):
     assert redact_text(text) == redacted
@@ -163,14 +161,12 @@ def test_texts_of_a_megabyte_are_redacted():
 
 @rows(
     ("secret", "text", "redacted"),
-    [
-        (ALPHABET, "[input_value='abcdefghij...uvwxyz', input_type=str]", "[input_value=***, input_type=str]"),
-        (ALPHABET, "[input_value={'key': 'abcdefg...}, input_type=str]", "[input_value=***, input_type=str]"),
-        (ALPHABET, "[input_value='five', input_type=str]", "[input_value='five', input_type=str]"),
-        # One of fewer than six characters is a word like others.
-        ("12345", "a 12345 text", "a 12345 text"),
-        ("", "a text", "a text"),
-    ],
+    (ALPHABET, "[input_value='abcdefghij...uvwxyz', input_type=str]", "[input_value=***, input_type=str]"),
+    (ALPHABET, "[input_value={'key': 'abcdefg...}, input_type=str]", "[input_value=***, input_type=str]"),
+    (ALPHABET, "[input_value='five', input_type=str]", "[input_value='five', input_type=str]"),
+    # One of fewer than six characters is a word like others.
+    ("12345", "a 12345 text", "a 12345 text"),
+    ("", "a text", "a text"),
 )
 def test_a_secret_that_pydantic_abbreviates_is_redacted_and_other_values_are_not(secret, text, redacted):
     assert Redactor([secret]).text(text) == redacted
@@ -206,19 +202,17 @@ def test_the_secrets_of_an_http_server_are_its_credentials_headers_and_query(mon
 
 @rows(
     "quoted",
-    [
-        r"tok+en\/<é&'=",  # PHP
-        r"tok+en/\u003cé\u0026'=",  # Go
-        r"tok+en/\u003c\u00e9\u0026\u0027\u003d",  # Gson
-        r"tok\u002Ben/\u003C\u00e9\u0026\u0027=",  # .NET
-        r"tok+en/<\xe9&'=",  # Python
-        "tok+en/&lt;é&amp;'=",
-        "tok+en/&lt;é&amp;&#39;=",
-        "tok%2ben%2f%3c%c3%a9%26%27%3d",
-        "tok%2Ben%2F%3C%C3%A9%26'%3D",  # JavaScript
-        "dG9rK2VuLzzDqSYnPQ",
-        "aWQ6dG9rK2VuLzzDqSYnPQ",
-    ],
+    r"tok+en\/<é&'=",  # PHP
+    r"tok+en/\u003cé\u0026'=",  # Go
+    r"tok+en/\u003c\u00e9\u0026\u0027\u003d",  # Gson
+    r"tok\u002Ben/\u003C\u00e9\u0026\u0027=",  # .NET
+    r"tok+en/<\xe9&'=",  # Python
+    "tok+en/&lt;é&amp;'=",
+    "tok+en/&lt;é&amp;&#39;=",
+    "tok%2ben%2f%3c%c3%a9%26%27%3d",
+    "tok%2Ben%2F%3C%C3%A9%26'%3D",  # JavaScript
+    "dG9rK2VuLzzDqSYnPQ",
+    "aWQ6dG9rK2VuLzzDqSYnPQ",
 )
 def test_a_secret_is_found_as_libraries_of_other_languages_write_it(quoted):
     assert "***" in Redactor(["tok+en/<é&'="]).text(f"refused: {quoted}.")

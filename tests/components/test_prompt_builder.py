@@ -92,11 +92,9 @@ def test_arguments_are_sent_as_strings_and_none_not_at_all(use, prompter):
 
 @rows(
     ("parameters", "name", "style"),
-    [
-        ({}, True, True),
-        ({"required_variables": ["name"]}, True, False),
-        ({"arguments": {"style": "loudly"}}, True, False),
-    ],
+    ({}, True, True),
+    ({"required_variables": ["name"]}, True, False),
+    ({"arguments": {"style": "loudly"}}, True, False),
 )
 def test_the_inputs_are_the_variables_and_required_as_told(prompter, parameters, name, style):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], **parameters)

@@ -174,11 +174,9 @@ def test_a_state_that_is_given_is_the_one_that_is_changed(make):
 
 @rows(
     ("annotation", "seen"),
-    [
-        *((each, "all of it") for each in (State, "State", State | None, Annotated[State, "the run's"])),
-        # What is for type checkers or readers only.
-        ("what there is", "nothing"),
-    ],
+    *((each, "all of it") for each in (State, "State", State | None, Annotated[State, "the run's"])),
+    # What is for type checkers or readers only.
+    ("what there is", "nothing"),
 )
 def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotation, seen):
     def look(looked_at=None) -> str:

@@ -44,21 +44,19 @@ SCHEMA = normalize_parameters(
 
 @rows(
     ("given", "sent"),
-    [
-        ({"text": None, "whole": None, "flag": None, "points": None, "point": None, "one": None, "choice": None}, {}),
-        ({"point": {"x": None, "y": None}}, {"point": {"x": None}}),
-        ({"whole": "null", "flag": "None", "points": "", "needed": "null", "text": ""}, {"needed": "null", "text": ""}),
-        ({"points": '[{"x": "1", "y": null}, {"x": 2.0}]'}, {"points": [{"x": 1}, {"x": 2}]}),
-        ({"maybe": " [1, 2]\n"}, {"maybe": [1, 2]}),
-        ({"maybe": "null"}, {"maybe": None}),
-        ({"maybe": "None"}, {}),
-        ({"maybe": ""}, {}),
-        ({"point": '{"x": 1}', "one": '{"x": "1"}'}, {"point": {"x": 1}, "one": {"x": 1}}),
-        ({"whole": 5.0, "choice": "2"}, {"whole": 5, "choice": 2}),
-        ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),
-        ({"whole": "5.0", "number": "7", "flag": "FALSE"}, {"whole": 5, "number": 7, "flag": False}),
-        ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
-    ],
+    ({"text": None, "whole": None, "flag": None, "points": None, "point": None, "one": None, "choice": None}, {}),
+    ({"point": {"x": None, "y": None}}, {"point": {"x": None}}),
+    ({"whole": "null", "flag": "None", "points": "", "needed": "null", "text": ""}, {"needed": "null", "text": ""}),
+    ({"points": '[{"x": "1", "y": null}, {"x": 2.0}]'}, {"points": [{"x": 1}, {"x": 2}]}),
+    ({"maybe": " [1, 2]\n"}, {"maybe": [1, 2]}),
+    ({"maybe": "null"}, {"maybe": None}),
+    ({"maybe": "None"}, {}),
+    ({"maybe": ""}, {}),
+    ({"point": '{"x": 1}', "one": '{"x": "1"}'}, {"point": {"x": 1}, "one": {"x": 1}}),
+    ({"whole": 5.0, "choice": "2"}, {"whole": 5, "choice": 2}),
+    ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),
+    ({"whole": "5.0", "number": "7", "flag": "FALSE"}, {"whole": 5, "number": 7, "flag": False}),
+    ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
 )
 def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dict[str, Any], sent: Any) -> None:
     before = copy.deepcopy(given)
@@ -69,13 +67,11 @@ def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dic
 
 @rows(
     "given",
-    [
-        {"needed": None, "number": None, "maybe": None, "open": None, "anything": None, "unknown": None, "tree": None},
-        {"text": '{"x": 1}', "either": '{"x": 1}', "anything": "[1]", "unknown": "[1]"},
-        {"whole": "5.5", "number": "five", "flag": "yes", "choice": "1e400", "point": "[1]", "points": "[1"},
-        {"whole": 5.5, "number": 5.0, "flag": 1, "text": 5},
-        {"whole": "9" * 5000, "number": "1e400", "points": "[" * 100_000, "point": "Infinity", "maybe": "NaN"},
-    ],
+    {"needed": None, "number": None, "maybe": None, "open": None, "anything": None, "unknown": None, "tree": None},
+    {"text": '{"x": 1}', "either": '{"x": 1}', "anything": "[1]", "unknown": "[1]"},
+    {"whole": "5.5", "number": "five", "flag": "yes", "choice": "1e400", "point": "[1]", "points": "[1"},
+    {"whole": 5.5, "number": 5.0, "flag": 1, "text": 5},
+    {"whole": "9" * 5000, "number": "1e400", "points": "[" * 100_000, "point": "Infinity", "maybe": "NaN"},
 )
 def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
     assert repr(fit_arguments(given, SCHEMA)) == repr(given)
@@ -83,16 +79,14 @@ def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
 
 @rows(
     ("more", "unknown"),
-    [
-        ({}, ["b"]),
-        ({"additionalProperties": False}, ["b"]),
-        ({"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, []),
-        ({"additionalProperties": {}}, []),
-        ({"patternProperties": {"^b": {}}}, []),
-        ({"unevaluatedProperties": {}}, []),
-        ({"required": ["b"]}, []),
-        ({"properties": {}}, []),
-    ],
+    ({}, ["b"]),
+    ({"additionalProperties": False}, ["b"]),
+    ({"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]}, []),
+    ({"additionalProperties": {}}, []),
+    ({"patternProperties": {"^b": {}}}, []),
+    ({"unevaluatedProperties": {}}, []),
+    ({"required": ["b"]}, []),
+    ({"properties": {}}, []),
 )
 def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_others(more, unknown):
     usable = normalize_parameters({"properties": {"a": {}}, **more})

@@ -77,70 +77,62 @@ def handwritten(*content: Any, **fields: Any) -> str:
 class TestModelText:
     @rows(
         ("content", "expected"),
-        [
-            ([text("first"), text(""), text("zweite Zeile: ü")], "first\n\nzweite Zeile: ü"),
-            ([text("see"), image()], f"see\n{PNG_NOTE}"),
-            ([image(mime_type="Image/PNG; charset=binary")], PNG_NOTE),
-            ([audio()], "[audio: audio/wav, 12,016 B]"),
-            ([document("# Hi\nthere")], "[resource: file:///readme.md, text/markdown]\n# Hi\nthere"),
-            ([blob(PDF, "application/pdf", uri="a:r.pdf")], "[resource: a:r.pdf, application/pdf, 1,500,009 B]"),
-            ([blob("AAAA", None, uri="x://y")], "[resource: x://y, unknown type, 3 B]"),
-            ([link()], "[resource link: report.pdf, file:///report.pdf]"),
-            (
-                [link(title="Report", mime_type="application/pdf", size=3_210_000_000, description="Two\n lines")],
-                "[resource link: Report, file:///report.pdf, application/pdf, 3,210,000,000 B, Two lines]",
-            ),
-        ],
+        ([text("first"), text(""), text("zweite Zeile: ü")], "first\n\nzweite Zeile: ü"),
+        ([text("see"), image()], f"see\n{PNG_NOTE}"),
+        ([image(mime_type="Image/PNG; charset=binary")], PNG_NOTE),
+        ([audio()], "[audio: audio/wav, 12,016 B]"),
+        ([document("# Hi\nthere")], "[resource: file:///readme.md, text/markdown]\n# Hi\nthere"),
+        ([blob(PDF, "application/pdf", uri="a:r.pdf")], "[resource: a:r.pdf, application/pdf, 1,500,009 B]"),
+        ([blob("AAAA", None, uri="x://y")], "[resource: x://y, unknown type, 3 B]"),
+        ([link()], "[resource link: report.pdf, file:///report.pdf]"),
+        (
+            [link(title="Report", mime_type="application/pdf", size=3_210_000_000, description="Two\n lines")],
+            "[resource link: Report, file:///report.pdf, application/pdf, 3,210,000,000 B, Two lines]",
+        ),
     )
     def test_describes_every_kind_of_content(self, content: list[Any], expected: str) -> None:
         assert model_text(envelope(*content)) == expected
 
     @rows(
         ("result", "expected"),
-        [
-            # Structured content, of any type, only where the content is effectively empty.
-            (envelope(text("3"), structured={"result": 3}), "3"),
-            (envelope(structured={"stadt": "Köln", "n": [1]}), '{"stadt": "Köln", "n": [1]}'),
-            (envelope(text(" \n"), text(""), structured={"n": 1}), '{"n": 1}'),
-            *((envelope(structured=value), json.dumps(value)) for value in ([1, 2], 0, False, "", {})),
-            *((empty, "[no content]") for empty in (envelope(), envelope(text(" ")), handwritten(content=None))),
-            # What is meant for the user only, where nothing else would be left.
-            (envelope(text("shown to you", annotations=USER_ONLY), text("b", annotations=FOR_BOTH), text("c")), "b\nc"),
-            (envelope(text("only this", annotations=USER_ONLY), text("")), "only this\n"),
-            (envelope(text("chart", annotations=USER_ONLY), structured={"n": 1}), '{"n": 1}'),
-            # A single block for a list of blocks, and a parsed envelope.
-            (handwritten(content={"type": "text", "text": "alone"}), "alone"),
-            (json.loads(envelope(text("3"))), "3"),
-            # The bytes of data URIs are kept out.
-            (handwritten({"type": "resource_link", "name": "logo", "uri": DATA_URI}), "[resource link: logo, data:…]"),
-        ],
+        # Structured content, of any type, only where the content is effectively empty.
+        (envelope(text("3"), structured={"result": 3}), "3"),
+        (envelope(structured={"stadt": "Köln", "n": [1]}), '{"stadt": "Köln", "n": [1]}'),
+        (envelope(text(" \n"), text(""), structured={"n": 1}), '{"n": 1}'),
+        *((envelope(structured=value), json.dumps(value)) for value in ([1, 2], 0, False, "", {})),
+        *((empty, "[no content]") for empty in (envelope(), envelope(text(" ")), handwritten(content=None))),
+        # What is meant for the user only, where nothing else would be left.
+        (envelope(text("shown to you", annotations=USER_ONLY), text("b", annotations=FOR_BOTH), text("c")), "b\nc"),
+        (envelope(text("only this", annotations=USER_ONLY), text("")), "only this\n"),
+        (envelope(text("chart", annotations=USER_ONLY), structured={"n": 1}), '{"n": 1}'),
+        # A single block for a list of blocks, and a parsed envelope.
+        (handwritten(content={"type": "text", "text": "alone"}), "alone"),
+        (json.loads(envelope(text("3"))), "3"),
+        # The bytes of data URIs are kept out.
+        (handwritten({"type": "resource_link", "name": "logo", "uri": DATA_URI}), "[resource link: logo, data:…]"),
     )
     def test_gives_what_is_there_for_the_model(self, result: Any, expected: str) -> None:
         assert model_text(result) == expected
 
     @rows(
         ("block", "expected"),
-        [
-            ({"type": "hologram", "data": "A"}, "[unsupported content: {'data': 'A', 'type': 'hologram'}]"),
-            ("just a string", "[unsupported content: 'just a string']"),
-            ({"type": "audio", "data": NO_BASE64, "mimeType": None}, "[audio: unknown type, 11 B]"),
-            ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
-            ({"type": "resource_link", "uri": "x://y", "size": "big"}, "[resource link: x://y]"),
-        ],
+        ({"type": "hologram", "data": "A"}, "[unsupported content: {'data': 'A', 'type': 'hologram'}]"),
+        ("just a string", "[unsupported content: 'just a string']"),
+        ({"type": "audio", "data": NO_BASE64, "mimeType": None}, "[audio: unknown type, 11 B]"),
+        ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
+        ({"type": "resource_link", "uri": "x://y", "size": "big"}, "[resource link: x://y]"),
     )
     def test_survives_malformed_content(self, block: Any, expected: str) -> None:
         assert model_text(handwritten(block)) == model_content(handwritten(block)) == expected
 
     @rows(
         ("value", "expected"),
-        [
-            *((each, each) for each in ("", '{"broken": ', '{"content": [1, 2]}', '{"content":' + "[" * 100_000)),
-            (None, "null"),
-            ([], "[]"),
-            ({"content": "ü"}, '{"content": "ü"}'),
-            ({1, 2}, '"{1, 2}"'),
-            ({(1, 2): 3}, "{(1, 2): 3}"),
-        ],
+        *((each, each) for each in ("", '{"broken": ', '{"content": [1, 2]}', '{"content":' + "[" * 100_000)),
+        (None, "null"),
+        ([], "[]"),
+        ({"content": "ü"}, '{"content": "ü"}'),
+        ({1, 2}, '"{1, 2}"'),
+        ({(1, 2): 3}, "{(1, 2): 3}"),
     )
     def test_returns_a_string_that_is_no_envelope_as_it_is_and_another_value_as_json(self, value, expected) -> None:
         assert model_text(value) == model_content(value) == expected
@@ -157,29 +149,25 @@ class TestModelText:
 class TestModelContent:
     @rows(
         ("result", "expected"),
-        [
-            (
-                envelope(text("before"), image(), text(""), text("after"), link()),
-                [TextContent("before"), IMAGE, TextContent("after"), LINK],
-            ),
-            (envelope(blob(PNG, "image/png")), [IMAGE]),
-            # A type that is missing, or that model providers know by another name.
-            (handwritten({"type": "image", "data": PNG, "mimeType": None}), [IMAGE]),
-            (envelope(image("AAAA", "image/jpg")), [ImageContent("AAAA", "image/jpeg")]),
-            (envelope(text("drawn"), image(annotations=USER_ONLY)), "drawn"),
-        ],
+        (
+            envelope(text("before"), image(), text(""), text("after"), link()),
+            [TextContent("before"), IMAGE, TextContent("after"), LINK],
+        ),
+        (envelope(blob(PNG, "image/png")), [IMAGE]),
+        # A type that is missing, or that model providers know by another name.
+        (handwritten({"type": "image", "data": PNG, "mimeType": None}), [IMAGE]),
+        (envelope(image("AAAA", "image/jpg")), [ImageContent("AAAA", "image/jpeg")]),
+        (envelope(text("drawn"), image(annotations=USER_ONLY)), "drawn"),
     )
     def test_gives_images_in_the_order_of_the_server(self, result: str, expected: Any) -> None:
         assert model_content(result) == expected
 
     @rows(
         ("begin", "mime_type"),
-        [
-            (b"\x89PNG\r\n\x1a\n", "image/png"),
-            (b"\xff\xd8\xff\xe0", "image/jpeg"),
-            (b"GIF89a", "image/gif"),
-            (b"RIFF\x01\x02\x03\x04WEBPVP8 ", "image/webp"),
-        ],
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x01\x02\x03\x04WEBPVP8 ", "image/webp"),
     )
     def test_gives_the_type_that_an_image_is_whatever_the_server_declares(self, begin, mime_type) -> None:
         data = base64.b64encode(begin + bytes(30)).decode()
@@ -195,16 +183,14 @@ class TestModelContent:
 
     @rows(
         ("block", "file"),
-        [
-            (audio(), FileContent(WAV, "audio/wav")),
-            (blob(PDF, "application/pdf"), FileContent(PDF, "application/pdf", filename="a report.pdf")),
-            (blob(PDF, None, uri="x:///"), FileContent(PDF, "application/pdf", filename="x:")),
-            (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
-            (image(SVG, "image/svg+xml"), FileContent(SVG, "image/svg+xml")),
-            (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
-            # What Haystack refuses.
-            *((block, None) for block in (image(NO_BASE64), image(""), blob("AAAA", None))),
-        ],
+        (audio(), FileContent(WAV, "audio/wav")),
+        (blob(PDF, "application/pdf"), FileContent(PDF, "application/pdf", filename="a report.pdf")),
+        (blob(PDF, None, uri="x:///"), FileContent(PDF, "application/pdf", filename="x:")),
+        (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
+        (image(SVG, "image/svg+xml"), FileContent(SVG, "image/svg+xml")),
+        (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
+        # What Haystack refuses.
+        *((block, None) for block in (image(NO_BASE64), image(""), blob("AAAA", None))),
     )
     def test_gives_files_where_tool_messages_take_them(self, block, file, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", True)
@@ -220,13 +206,11 @@ class TestModelContent:
 
 @rows(
     ("result", "expected"),
-    [
-        (envelope(text("no such"), text("table"), is_error=True), "no such\ntable"),
-        ({"content": [{"type": "text", "text": "boom"}], "isError": True}, "boom"),
-        (envelope(structured={"code": 7}, is_error=True), '{"code": 7}'),
-        ("boom", "boom"),
-        *((nothing, "the server gave no error text") for nothing in (envelope(text(" "), is_error=True), "", "\n")),
-    ],
+    (envelope(text("no such"), text("table"), is_error=True), "no such\ntable"),
+    ({"content": [{"type": "text", "text": "boom"}], "isError": True}, "boom"),
+    (envelope(structured={"code": 7}, is_error=True), '{"code": 7}'),
+    ("boom", "boom"),
+    *((nothing, "the server gave no error text") for nothing in (envelope(text(" "), is_error=True), "", "\n")),
 )
 def test_the_text_of_an_error_is_what_the_server_said(result: Any, expected: str) -> None:
     assert error_text(result) == expected
@@ -245,20 +229,18 @@ class TestStateResult:
 
     @rows(
         ("result", "expected"),
-        [
-            (envelope(text('{"n":'), text("3}")), {"n": 3}),
-            (envelope(text("Found:"), text('{"n": 3}'), text('{"n": 4}')), {"n": 3}),
-            (envelope(text("a"), text("b", annotations=USER_ONLY)), {"result": "a\nb"}),
-            (envelope(), {"result": ""}),
-            (envelope(structured=[1, 2]), {"result": [1, 2]}),
-            (envelope(text("[1, 2]"), structured=[1, 2]), {"result": "[1, 2]"}),
-            (envelope(text("see"), image()), {"result": [TextContent("see"), IMAGE]}),
-            (envelope(link()), {"result": [LINK]}),
-            ("no envelope", {"result": "no envelope"}),
-            # A JSON object that the server wrapped as a string is there, too.
-            (envelope(text(OBJECT), structured={"result": OBJECT}), {"result": OBJECT, "status": "clean"}),
-            (envelope(text("3"), structured={"result": "3"}), {"result": "3"}),
-        ],
+        (envelope(text('{"n":'), text("3}")), {"n": 3}),
+        (envelope(text("Found:"), text('{"n": 3}'), text('{"n": 4}')), {"n": 3}),
+        (envelope(text("a"), text("b", annotations=USER_ONLY)), {"result": "a\nb"}),
+        (envelope(), {"result": ""}),
+        (envelope(structured=[1, 2]), {"result": [1, 2]}),
+        (envelope(text("[1, 2]"), structured=[1, 2]), {"result": "[1, 2]"}),
+        (envelope(text("see"), image()), {"result": [TextContent("see"), IMAGE]}),
+        (envelope(link()), {"result": [LINK]}),
+        ("no envelope", {"result": "no envelope"}),
+        # A JSON object that the server wrapped as a string is there, too.
+        (envelope(text(OBJECT), structured={"result": OBJECT}), {"result": OBJECT, "status": "clean"}),
+        (envelope(text("3"), structured={"result": "3"}), {"result": "3"}),
     )
     def test_finds_the_values(self, result: str, expected: dict[str, Any]) -> None:
         assert state_result(result) == expected

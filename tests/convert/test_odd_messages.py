@@ -117,33 +117,31 @@ def embedded(which: int) -> dict[str, Any]:
 @pytest.mark.parametrize("version", [OLD, NEW])
 @rows(
     ("method", "result", "expected"),
-    [
-        (
-            "resources/list",
-            {"resources": [{**RESOURCE, "annotations": [], "_meta": [], "size": "big", "icons": [{}]}], "_meta": []},
-            {"resources": [{**RESOURCE, "annotations": {}, "_meta": {}, "icons": []}], "_meta": {}},
-        ),
-        ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
-        ("resources/list", {"resources": [{"uri": "a:b"}]}, {"resources": [{"uri": "a:b", "name": "a:b"}]}),
-        ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
-        ("resources/read", contents(0), contents(1)),
-        ("resources/read", {"contents": {"text": None}}, {"contents": [{"uri": "", "text": ""}]}),
-        ("prompts/get", embedded(0), embedded(1)),
-        (
-            "prompts/get",
-            {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
-            {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
-        ),
-        (
-            "prompts/get",
-            {"messages": [{"role": "system", "content": ["kept", {**TEXT, "_meta": []}]}]},
-            {"messages": [{"role": "user", "content": block} for block in (TEXT, {**TEXT, "_meta": {}})]},
-        ),
-        ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
-        ("prompts/list", {"prompts": [{**PROMPT, "arguments": [{}]}]}, {"prompts": [{**PROMPT, "arguments": []}]}),
-        ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
-        ("ping", {"_meta": "odd", "more": 1}, {}),
-    ],
+    (
+        "resources/list",
+        {"resources": [{**RESOURCE, "annotations": [], "_meta": [], "size": "big", "icons": [{}]}], "_meta": []},
+        {"resources": [{**RESOURCE, "annotations": {}, "_meta": {}, "icons": []}], "_meta": {}},
+    ),
+    ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
+    ("resources/list", {"resources": [{"uri": "a:b"}]}, {"resources": [{"uri": "a:b", "name": "a:b"}]}),
+    ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
+    ("resources/read", contents(0), contents(1)),
+    ("resources/read", {"contents": {"text": None}}, {"contents": [{"uri": "", "text": ""}]}),
+    ("prompts/get", embedded(0), embedded(1)),
+    (
+        "prompts/get",
+        {"messages": ["kept", {"role": "Assistant", "text": "kept"}, {"role": "user"}]},
+        {"messages": [{"role": role, "content": TEXT} for role in ("user", "assistant")]},
+    ),
+    (
+        "prompts/get",
+        {"messages": [{"role": "system", "content": ["kept", {**TEXT, "_meta": []}]}]},
+        {"messages": [{"role": "user", "content": block} for block in (TEXT, {**TEXT, "_meta": {}})]},
+    ),
+    ("resources/templates/list", {"resourceTemplates": None}, {"resourceTemplates": []}),
+    ("prompts/list", {"prompts": [{**PROMPT, "arguments": [{}]}]}, {"prompts": [{**PROMPT, "arguments": []}]}),
+    ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
+    ("ping", {"_meta": "odd", "more": 1}, {}),
 )
 def test_odd_members_of_other_results_are_mended_or_dropped(version, method, result, expected):
     read = mended(method, version, result)
@@ -157,19 +155,17 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
 
 @rows(
     ("method", "params", "expected"),
-    [
-        ("notifications/progress", {"progressToken": 1, "progress": 1, "total": []}, PROGRESS),
-        ("roots/list", {"_meta": []}, {"_meta": {}}),
-        ("elicitation/create", {"message": "m", "requestedSchema": []}, {"message": "m", "requestedSchema": {}}),
-        ("elicitation/create", {**URL, "_meta": []}, {**URL, "_meta": {}}),
-        (
-            "sampling/createMessage",
-            {"messages": [{"role": "user", "content": [{**TEXT, "_meta": []}]}, {}], "maxTokens": 5, "metadata": []},
-            {"messages": [{"role": "user", "content": [{**TEXT, "_meta": {}}]}], "maxTokens": 5, "metadata": {}},
-        ),
-        ("unknown/method", {"_meta": []}, {"_meta": []}),
-        ("elicitation/create", {"message": 5}, {"message": 5}),
-    ],
+    ("notifications/progress", {"progressToken": 1, "progress": 1, "total": []}, PROGRESS),
+    ("roots/list", {"_meta": []}, {"_meta": {}}),
+    ("elicitation/create", {"message": "m", "requestedSchema": []}, {"message": "m", "requestedSchema": {}}),
+    ("elicitation/create", {**URL, "_meta": []}, {**URL, "_meta": {}}),
+    (
+        "sampling/createMessage",
+        {"messages": [{"role": "user", "content": [{**TEXT, "_meta": []}]}, {}], "maxTokens": 5, "metadata": []},
+        {"messages": [{"role": "user", "content": [{**TEXT, "_meta": {}}]}], "maxTokens": 5, "metadata": {}},
+    ),
+    ("unknown/method", {"_meta": []}, {"_meta": []}),
+    ("elicitation/create", {"message": 5}, {"message": 5}),
 )
 def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, params: Any, expected: Any) -> None:
     assert mend_params(method, params) == expected

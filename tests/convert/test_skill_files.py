@@ -66,17 +66,15 @@ SKILL = manifest(f"{ROOT}SKILL.md", b"A")
 
 @rows(
     "changes",
-    [
-        {"uri": None},
-        {"uri": f"{ROOT}README.md"},
-        {"frontmatter": {"name": "pdf"}},
-        *({"resources": resources} for resources in (None, [], [manifest(f"{ROOT}forms/a.md", b"A")], [SKILL] * 2)),
-        {"resources": [SKILL, manifest("skill://acme/other/b.md", b"B")]},
-        {"resources": [{**SKILL, "digest": "md5:1"}]},
-        {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
-        *({"resources": [SKILL, manifest(f"{ROOT}{path}", b"A")]} for path in ("a.md\n- b.md", "a\u202e.md")),
-        {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
-    ],
+    {"uri": None},
+    {"uri": f"{ROOT}README.md"},
+    {"frontmatter": {"name": "pdf"}},
+    *({"resources": resources} for resources in (None, [], [manifest(f"{ROOT}forms/a.md", b"A")], [SKILL] * 2)),
+    {"resources": [SKILL, manifest("skill://acme/other/b.md", b"B")]},
+    {"resources": [{**SKILL, "digest": "md5:1"}]},
+    {"resources": [{"uri": f"{ROOT}SKILL.md"}]},
+    *({"resources": [SKILL, manifest(f"{ROOT}{path}", b"A")]} for path in ("a.md\n- b.md", "a\u202e.md")),
+    {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
 )
 def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
     with pytest.raises(ValueError, match=r"it lacks|its "):
@@ -85,10 +83,8 @@ def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
 
 @rows(
     ("text", "reason"),
-    [
-        (skill_text(body="Use the Forms.\n"), "its SHA-256 is another"),
-        (skill_text(body=f"{BODY}More."), "it has 62 bytes, and not 57"),
-    ],
+    (skill_text(body="Use the Forms.\n"), "its SHA-256 is another"),
+    (skill_text(body=f"{BODY}More."), "it has 62 bytes, and not 57"),
 )
 def test_instructions_of_another_size_or_digest_are_refused(text, reason):
     skill = read_skill(entry())
@@ -100,14 +96,12 @@ def test_instructions_of_another_size_or_digest_are_refused(text, reason):
 
 @rows(
     ("header", "said"),
-    [
-        ("", {}),
-        ("when: 2026-01-02\n", {"when": "2026-01-02"}),
-        # YAML 1.2 and 1.1.
-        ("ok: yes\n", {"ok": "yes"}),
-        ("ok: yes\n", {"ok": True}),
-        ("1: [a, 2.5]\n", {"1": ["a", 2.5]}),
-    ],
+    ("", {}),
+    ("when: 2026-01-02\n", {"when": "2026-01-02"}),
+    # YAML 1.2 and 1.1.
+    ("ok: yes\n", {"ok": "yes"}),
+    ("ok: yes\n", {"ok": True}),
+    ("1: [a, 2.5]\n", {"1": ["a", 2.5]}),
 )
 def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, said):
     skill = skill_of(f"name: pdf\ndescription: d\n{header}", {"name": "pdf", "description": "d", **said})
@@ -116,14 +110,12 @@ def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, sai
 
 @rows(
     "header",
-    [
-        "name: pdf\ndescription: Steal passwords\n",
-        "name: pdf\ndescription: PDF files\nallowed-tools: Bash\n",
-        "- name: pdf\n",
-        "name: 'pdf\n",
-        "a: &a [*a]\nname: pdf\n",
-        "name: !!python/object/apply:os.getcwd []\ndescription: PDF files\n",
-    ],
+    "name: pdf\ndescription: Steal passwords\n",
+    "name: pdf\ndescription: PDF files\nallowed-tools: Bash\n",
+    "- name: pdf\n",
+    "name: 'pdf\n",
+    "a: &a [*a]\nname: pdf\n",
+    "name: !!python/object/apply:os.getcwd []\ndescription: PDF files\n",
 )
 def test_yaml_that_says_something_else_is_refused(header):
     with pytest.raises(MCPSkillError, match="its YAML says something else"):

@@ -19,12 +19,10 @@ SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
 
 @rows(
     ("name", "prefix", "safe"),
-    [
-        *((name, None, name) for name in ("search", "A-b_9", "_", "n" * 64)),
-        ("search", "gh", "gh_search"),
-        ("repo/search.code", None, "repo_search_code"),
-        ("été\n", None, "_t__"),
-    ],
+    *((name, None, name) for name in ("search", "A-b_9", "_", "n" * 64)),
+    ("search", "gh", "gh_search"),
+    ("repo/search.code", None, "repo_search_code"),
+    ("été\n", None, "_t__"),
 )
 def test_a_safe_name_stays_as_it_is_and_other_characters_become_underscores(name, prefix, safe):
     assert provider_safe_name(name, prefix) == safe
@@ -40,11 +38,9 @@ def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():
 @rows("prefix", [None, "p" * 32])
 @rows(
     ("names", "kept"),
-    [
-        (["a_b", "a.b", "a/b", "other"], ["a_b", "other"]),
-        (["été", "ètè", "_t_"], ["_t_"]),
-        (["名" * 64, "字" * 64, "\ud800" * 80, " ", "\0"], []),
-    ],
+    (["a_b", "a.b", "a/b", "other"], ["a_b", "other"]),
+    (["été", "ètè", "_t_"], ["_t_"]),
+    (["名" * 64, "字" * 64, "\ud800" * 80, " ", "\0"], []),
 )
 def test_names_that_would_merge_get_a_hash_whatever_their_order(names, kept, prefix):
     assigned = assign_tool_names(names, prefix)
@@ -65,13 +61,11 @@ def test_a_name_is_given_once_and_a_rename_keeps_its_own():
 
 @rows(
     ("names", "safe"),
-    [
-        (["a", "b.c-D_9", "x" * 64], ["a", "b.c-D_9", "x" * 64]),
-        (["filter[id]", "$top", "@odata.type", "my key"], ["filter_id", "top", "odata.type", "my_key"]),
-        (["a b", "a/b"], ["a_b", "a_b_c14cddc0"]),
-        (["x" * 65], ["x" * 55 + "_9537c5fd"]),
-        (["天气", ""], ["___4d947325", "_e3b0c442"]),
-    ],
+    (["a", "b.c-D_9", "x" * 64], ["a", "b.c-D_9", "x" * 64]),
+    (["filter[id]", "$top", "@odata.type", "my key"], ["filter_id", "top", "odata.type", "my_key"]),
+    (["a b", "a/b"], ["a_b", "a_b_c14cddc0"]),
+    (["x" * 65], ["x" * 55 + "_9537c5fd"]),
+    (["天气", ""], ["___4d947325", "_e3b0c442"]),
 )
 def test_arguments_get_names_that_all_model_providers_take(names, safe):
     schema = {"type": "object", "properties": {name: {"description": name} for name in names}, "required": names}
@@ -89,14 +83,12 @@ def test_the_title_of_a_renamed_argument_hides_nothing():
 
 @rows(
     ("wanted", "available", "said"),
-    [
-        (["ADD"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),
-        (["github_get_issue"], ["get_issue"], "Did you mean 'get_issue'? Available tools: get_issue"),
-        (["ad", "x"], ["add", "echo"], "For 'ad', did you mean 'add'? Available tools: add, echo"),
-        (["x"], [], "The server has no tools"),
-        (["serch"], [*(f"get_{n}" for n in range(199)), "search"], "Did you mean 'search'? The server has 200 tools"),
-        (["modulo"], [f"get_{n}" for n in range(200)], "The server has 200 tools, none of them with a similar name"),
-    ],
+    (["ADD"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),
+    (["github_get_issue"], ["get_issue"], "Did you mean 'get_issue'? Available tools: get_issue"),
+    (["ad", "x"], ["add", "echo"], "For 'ad', did you mean 'add'? Available tools: add, echo"),
+    (["x"], [], "The server has no tools"),
+    (["serch"], [*(f"get_{n}" for n in range(199)), "search"], "Did you mean 'search'? The server has 200 tools"),
+    (["modulo"], [f"get_{n}" for n in range(200)], "The server has 200 tools, none of them with a similar name"),
 )
 def test_who_names_a_tool_that_is_not_there_hears_the_closest_names_and_how_many_there_are(wanted, available, said):
     assert describe_choices(wanted, available, "The server") == said

@@ -55,33 +55,31 @@ class TestForeignSchemas:
 
     @rows(
         ("old", "new"),
-        [
-            ({"items": [A, B], "additionalItems": False}, {"prefixItems": [A, B], "items": False}),
-            ({"items": A, "additionalItems": False}, {"items": A}),
-            ({"minimum": 1, "exclusiveMinimum": True, "maximum": 5}, {"exclusiveMinimum": 1, "maximum": 5}),
-            ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
-            (
-                {"properties": {"c": {"type": "any", "required": True}}, "required": ["d", "d"]},
-                {"properties": {"c": {}}, "required": ["d", "c"]},
-            ),
-            ({"id": "http://x/y", "$id": "#name", "$anchor": "x", "$schema": "urn:mine"}, {"id": "http://x/y"}),
-            ([], {}),
-            ({"properties": [], "dependentRequired": [], "required": {}}, {"properties": {}}),
-            ({"enum": ["a", "b", "a", 1, True, 1]}, {"enum": ["a", "b", 1, True]}),
-            ({"enum": []}, {}),
-            ({"properties": {"value": True}, "items": True}, {"properties": {"value": {}}, "items": {}}),
-            ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
-            ({"type": "Int", "items": {"type": ["str", "NULL", "null"]}}, {"type": "integer", "items": NULLABLE}),
-            ({"type": "list"}, {"type": "array", "items": {}}),
-            ({"type": None, "properties": None, "required": None, "description": None}, {}),
-            ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
-            *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
-            ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
-            ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
-            ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"const": "x"}}),
-            # Properties that are called like keywords.
-            ({"properties": {"items": B, "required": {}}}, {"properties": {"items": B, "required": {}}}),
-        ],
+        ({"items": [A, B], "additionalItems": False}, {"prefixItems": [A, B], "items": False}),
+        ({"items": A, "additionalItems": False}, {"items": A}),
+        ({"minimum": 1, "exclusiveMinimum": True, "maximum": 5}, {"exclusiveMinimum": 1, "maximum": 5}),
+        ({"minimum": 1, "exclusiveMinimum": False, "exclusiveMaximum": True}, {"minimum": 1}),
+        (
+            {"properties": {"c": {"type": "any", "required": True}}, "required": ["d", "d"]},
+            {"properties": {"c": {}}, "required": ["d", "c"]},
+        ),
+        ({"id": "http://x/y", "$id": "#name", "$anchor": "x", "$schema": "urn:mine"}, {"id": "http://x/y"}),
+        ([], {}),
+        ({"properties": [], "dependentRequired": [], "required": {}}, {"properties": {}}),
+        ({"enum": ["a", "b", "a", 1, True, 1]}, {"enum": ["a", "b", 1, True]}),
+        ({"enum": []}, {}),
+        ({"properties": {"value": True}, "items": True}, {"properties": {"value": {}}, "items": {}}),
+        ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
+        ({"type": "Int", "items": {"type": ["str", "NULL", "null"]}}, {"type": "integer", "items": NULLABLE}),
+        ({"type": "list"}, {"type": "array", "items": {}}),
+        ({"type": None, "properties": None, "required": None, "description": None}, {}),
+        ({"type": "string", "title": 5, "format": 1, "examples": "x", "readOnly": "yes"}, {"type": "string"}),
+        *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
+        ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
+        ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
+        ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"const": "x"}}),
+        # Properties that are called like keywords.
+        ({"properties": {"items": B, "required": {}}}, {"properties": {"items": B, "required": {}}}),
     )
     def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
         assert normalize_property(old) == new
@@ -101,23 +99,21 @@ C_AND_D, D = {"c": {}, "d": A}, {"properties": {"d": A}}
 class TestOneObject:
     @rows(
         ("schema", "properties", "required"),
-        [
-            ({"allOf": [{"properties": {"a": A}, "required": ["a"]}, C]}, {"a": A, "c": {}}, ["a"]),
-            ({"anyOf": BY_KIND}, ALTERNATIVES, ["kind"]),
-            ({"oneOf": [{"$ref": "#/$defs/Post"}, BY_KIND[1]], "$defs": {"Post": BY_KIND[0]}}, ALTERNATIVES, ["kind"]),
-            ({"properties": {"a": A}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"a": A}, []),
-            ({"properties": {"a": A}, "not": {"required": ["b"]}, "enum": [{"a": "x"}]}, {"a": A}, []),
-            ({"if": {"required": ["a"]}, "then": {**C, "required": ["c"]}, "else": D}, C_AND_D, []),
-            ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"a": {"anyOf": [A, B]}}, []),
-            ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"c": {}}, []),
-            ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"c": {}, "a": A}, []),
-            ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"a": A}, []),
-            ({"$ref": "#/$defs/B", "title": "T", "$defs": {"B": {"$ref": "#/$defs/C"}, "C": C}}, {"c": {}}, []),
-            ({"$ref": "https://example.com/schema", "properties": {"a": A}}, {"a": A}, []),
-            ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"a": A}, []),
-            ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {}, []),
-            *((schema, {}, []) for schema in ({}, {"type": ["null", "object"]}, {"properties": None})),
-        ],
+        ({"allOf": [{"properties": {"a": A}, "required": ["a"]}, C]}, {"a": A, "c": {}}, ["a"]),
+        ({"anyOf": BY_KIND}, ALTERNATIVES, ["kind"]),
+        ({"oneOf": [{"$ref": "#/$defs/Post"}, BY_KIND[1]], "$defs": {"Post": BY_KIND[0]}}, ALTERNATIVES, ["kind"]),
+        ({"properties": {"a": A}, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {"a": A}, []),
+        ({"properties": {"a": A}, "not": {"required": ["b"]}, "enum": [{"a": "x"}]}, {"a": A}, []),
+        ({"if": {"required": ["a"]}, "then": {**C, "required": ["c"]}, "else": D}, C_AND_D, []),
+        ({"anyOf": [{"properties": {"a": A}}, {"properties": {"a": B}}]}, {"a": {"anyOf": [A, B]}}, []),
+        ({"anyOf": [{"type": "null"}, {"type": "string"}, C, False]}, {"c": {}}, []),
+        ({"allOf": [{"anyOf": [C, {"allOf": [{"properties": {"a": A}}]}]}]}, {"c": {}, "a": A}, []),
+        ({"properties": {"a": A}, "allOf": [{"properties": {"a": {"minLength": 1}}}]}, {"a": A}, []),
+        ({"$ref": "#/$defs/B", "title": "T", "$defs": {"B": {"$ref": "#/$defs/C"}, "C": C}}, {"c": {}}, []),
+        ({"$ref": "https://example.com/schema", "properties": {"a": A}}, {"a": A}, []),
+        ({"allOf": [{"$ref": "#"}], "properties": {"a": A}}, {"a": A}, []),
+        ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {}, []),
+        *((schema, {}, []) for schema in ({}, {"type": ["null", "object"]}, {"properties": None})),
     )
     def test_what_is_said_of_the_root_in_several_subschemas_becomes_one_object(self, schema, properties, required):
         before = copy.deepcopy(schema)
@@ -136,20 +132,18 @@ class TestOneObject:
 class TestReferences:
     @rows(
         ("ref", "elsewhere"),
-        [
-            ("#/$defs/X", {"definitions": {"X": A}}),
-            ("#/$defs/X", {"dependentSchemas": {"other": {"$defs": {"X": A}}}}),
-            ("#/definitions/X", {"$defs": {"Y": {"properties": {"p": {"definitions": {"X": A}}}}}}),
-            ("#/components/schemas/X", {"components": {"schemas": {"X": {"type": "string", "required": True}}}}),
-            ("#/$defs/a~1b~0c%25", {"$defs": {"a/b~c%": A}}),
-            ("#/$defs/X/items/0/items/0", {"$defs": {"X": {"items": [{"items": [A]}]}}}),
-            ("#/dependencies/X/properties/%C3%A4", {"dependencies": {"X": {"properties": {"ä": A}}}}),
-            ("X", {"$defs": {"X": A}}),
-            ("urn:x#/$defs/X", {"$defs": {"A": {"$id": "urn:x", "$defs": {"X": A}}}}),
-            ("https://example.com/root#/$defs/X", {"$id": "https://example.com/root", "$defs": {"X": A}}),
-            ("#/anyOf/0/properties/q", {"anyOf": [{"properties": {"q": A}, "required": ["q"]}]}),
-            ("#/allOf/0/$defs/X", {"allOf": [{"$defs": {"X": A}}]}),
-        ],
+        ("#/$defs/X", {"definitions": {"X": A}}),
+        ("#/$defs/X", {"dependentSchemas": {"other": {"$defs": {"X": A}}}}),
+        ("#/definitions/X", {"$defs": {"Y": {"properties": {"p": {"definitions": {"X": A}}}}}}),
+        ("#/components/schemas/X", {"components": {"schemas": {"X": {"type": "string", "required": True}}}}),
+        ("#/$defs/a~1b~0c%25", {"$defs": {"a/b~c%": A}}),
+        ("#/$defs/X/items/0/items/0", {"$defs": {"X": {"items": [{"items": [A]}]}}}),
+        ("#/dependencies/X/properties/%C3%A4", {"dependencies": {"X": {"properties": {"ä": A}}}}),
+        ("X", {"$defs": {"X": A}}),
+        ("urn:x#/$defs/X", {"$defs": {"A": {"$id": "urn:x", "$defs": {"X": A}}}}),
+        ("https://example.com/root#/$defs/X", {"$id": "https://example.com/root", "$defs": {"X": A}}),
+        ("#/anyOf/0/properties/q", {"anyOf": [{"properties": {"q": A}, "required": ["q"]}]}),
+        ("#/allOf/0/$defs/X", {"allOf": [{"$defs": {"X": A}}]}),
     )
     def test_what_stands_elsewhere_is_found(self, ref, elsewhere):
         result = normalize_parameters({"type": "object", "properties": {"p": {"$ref": ref}}, **elsewhere})
@@ -176,13 +170,11 @@ class TestReferences:
 class TestRejections:
     @rows(
         ("schema", "message"),
-        [
-            ([], "#: must be a JSON object, not"),
-            ({"type": ["string"]}, "#/type: must be 'object'"),
-            ({"type": {}}, "#/type: must be 'object'"),
-            ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "#: accepts no object"),
-            ({"$ref": "#/$defs/S", "$defs": {"S": {"type": "string"}}}, "#: accepts no object"),
-        ],
+        ([], "#: must be a JSON object, not"),
+        ({"type": ["string"]}, "#/type: must be 'object'"),
+        ({"type": {}}, "#/type: must be 'object'"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "#: accepts no object"),
+        ({"$ref": "#/$defs/S", "$defs": {"S": {"type": "string"}}}, "#: accepts no object"),
     )
     def test_what_is_no_object_or_fits_none_is_rejected(self, schema, message):
         with pytest.raises(ValueError, match=message):
@@ -190,18 +182,16 @@ class TestRejections:
 
     @rows(
         ("schema", "message"),
-        [
-            ({"type": [1]}, "/type: must be 'array', 'boolean', 'integer', 'null', 'number', 'object' or 'string'"),
-            ({"properties": {"a/b~": 5}}, "/properties/a~1b~0: must be a schema, not int"),
-            ({"required": "a"}, "/required: must be a valid list, not 'a'"),
-            ({"anyOf": []}, "/anyOf: must be a non-empty list"),
-            ({"allOf": [{}, 3]}, "/allOf/1: must be a schema, not int"),
-            ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be 'array', "),
-            ({"maximum": float("nan")}, "/maximum: must be a finite number"),
-            ({"multipleOf": 0}, "/multipleOf: must be greater than 0"),
-            # The reason does not dump the schema.
-            ({"properties": {"n" * 5000: {"type": "t" * 5000}}}, "/properties/n"),
-        ],
+        ({"type": [1]}, "/type: must be 'array', 'boolean', 'integer', 'null', 'number', 'object' or 'string'"),
+        ({"properties": {"a/b~": 5}}, "/properties/a~1b~0: must be a schema, not int"),
+        ({"required": "a"}, "/required: must be a valid list, not 'a'"),
+        ({"anyOf": []}, "/anyOf: must be a non-empty list"),
+        ({"allOf": [{}, 3]}, "/allOf/1: must be a schema, not int"),
+        ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be 'array', "),
+        ({"maximum": float("nan")}, "/maximum: must be a finite number"),
+        ({"multipleOf": 0}, "/multipleOf: must be greater than 0"),
+        # The reason does not dump the schema.
+        ({"properties": {"n" * 5000: {"type": "t" * 5000}}}, "/properties/n"),
     )
     def test_an_invalid_keyword_is_rejected_with_its_place(self, schema, message):
         with pytest.raises(ValueError) as caught:

@@ -182,27 +182,23 @@ TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1
 class TestElicitation:
     @rows(
         ("params", "answer", "expected"),
-        [
-            (FORM, None, types.ElicitResult(action="cancel")),
-            (FORM, False, types.ElicitResult(action="decline")),
-            (FORM, True, types.ElicitResult(action="accept", content={"name": "Ada"})),
-            (TO_URL, True, types.ElicitResult(action="accept")),
-            (ODD_FORM, {"name": "x"}, types.ElicitResult(action="accept", content={"name": "x"})),
-            (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
-        ],
+        (FORM, None, types.ElicitResult(action="cancel")),
+        (FORM, False, types.ElicitResult(action="decline")),
+        (FORM, True, types.ElicitResult(action="accept", content={"name": "Ada"})),
+        (TO_URL, True, types.ElicitResult(action="accept")),
+        (ODD_FORM, {"name": "x"}, types.ElicitResult(action="accept", content={"name": "x"})),
+        (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
     )
     def test_short_answers_stand_for_the_ones_of_the_protocol(self, params: Any, answer: Any, expected: Any) -> None:
         assert elicit_result(params, answer) == expected
 
     @rows(
         ("params", "answer", "error"),
-        [
-            (FORM, "s3ntinel", "it returned str for a form; it must return a dictionary, True, False, None, or an E"),
-            (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
-            (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
-            (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
-            (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
-        ],
+        (FORM, "s3ntinel", "it returned str for a form; it must return a dictionary, True, False, None, or an E"),
+        (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
+        (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
+        (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
+        (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
     )
     def test_an_answer_that_cannot_be_sent_is_named_and_not_quoted(self, params: Any, answer: Any, error: str) -> None:
         with pytest.raises((TypeError, ValueError)) as raised:
@@ -228,12 +224,10 @@ class TestElicitation:
 
     @rows(
         ("elicitations", "answer"),
-        [
-            ([TO_URL.model_dump(by_alias=True)], False),
-            ([TO_URL.model_dump(by_alias=True)], 5),
-            ("nonsense", True),
-            ([], True),
-        ],
+        ([TO_URL.model_dump(by_alias=True)], False),
+        ([TO_URL.model_dump(by_alias=True)], 5),
+        ("nonsense", True),
+        ([], True),
     )
     async def test_without_a_user_who_was_at_a_url_no_further_call_is_made(self, elicitations, answer):
         data = {"elicitations": elicitations}
@@ -411,14 +405,12 @@ def test_the_error_of_a_call_names_the_handler_that_is_missing(ask: Ask, tool: s
 class TestFunctions:
     @rows(
         ("field", "handler", "told"),
-        [
-            ("sampling", lambda _: 5, "TypeError: the function returned int; it must return a string, a ChatMessage"),
-            ("sampling", Silent(), "the chat generator gave no reply"),
-            ("sampling", raises(LookupError("no such shelf")), "LookupError: no such shelf"),
-            ("sampling", raises(StopIteration), "it raised StopIteration"),
-            ("roots", lambda: "/srv", "TypeError: roots must be a list of paths or file:// URIs, got str"),
-            ("roots", lambda: ["https://example.com/secret"], "a root must be a path or a file:// URI, got https://…"),
-        ],
+        ("sampling", lambda _: 5, "TypeError: the function returned int; it must return a string, a ChatMessage"),
+        ("sampling", Silent(), "the chat generator gave no reply"),
+        ("sampling", raises(LookupError("no such shelf")), "LookupError: no such shelf"),
+        ("sampling", raises(StopIteration), "it raised StopIteration"),
+        ("roots", lambda: "/srv", "TypeError: roots must be a list of paths or file:// URIs, got str"),
+        ("roots", lambda: ["https://example.com/secret"], "a root must be a path or a file:// URI, got https://…"),
     )
     async def test_if_one_fails_the_log_says_why(self, field, handler, told, caplog):
         sampling = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))

@@ -106,17 +106,15 @@ def request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageReque
 
 @rows(
     ("params", "reason"),
-    [
-        (request(("user", HELLO), ("assistant", USE), ("user", [RESULT, HELLO])), "Tool results mixed with other"),
-        (request(("user", RESULT)), "no tool use in the message before"),
-        (request(("user", HELLO), ("assistant", IMAGE)), "messages of the assistant may contain text and tool uses"),
-        (
-            request(("user", HELLO), tools=[types.Tool(name="odd", input_schema={"type": "array"})]),
-            "the schema of tool 'odd' is unusable",
-        ),
-        (request(("user", HELLO), tools=[LOOK, LOOK]), "two tools named"),
-        (request(("user", HELLO), tools=[], tool_choice=types.ToolChoice(mode="required")), "no `tools`"),
-    ],
+    (request(("user", HELLO), ("assistant", USE), ("user", [RESULT, HELLO])), "Tool results mixed with other"),
+    (request(("user", RESULT)), "no tool use in the message before"),
+    (request(("user", HELLO), ("assistant", IMAGE)), "messages of the assistant may contain text and tool uses"),
+    (
+        request(("user", HELLO), tools=[types.Tool(name="odd", input_schema={"type": "array"})]),
+        "the schema of tool 'odd' is unusable",
+    ),
+    (request(("user", HELLO), tools=[LOOK, LOOK]), "two tools named"),
+    (request(("user", HELLO), tools=[], tool_choice=types.ToolChoice(mode="required")), "no `tools`"),
 )
 async def test_a_request_against_the_rules_is_refused_and_counts_no_tokens(params, reason):
     model = ScriptedChatGenerator([say("fine")])

@@ -88,11 +88,9 @@ def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.Monk
 
 @rows(
     ("fields", "field"),
-    [
-        ({"elicitation": lambda _: True}, "MCPHandlers.elicitation"),
-        ({"sampling": lambda _: ""}, "MCPSampling.function"),
-        ({"elicitation": AskUser(type("UI", (), {"get_user_confirmation": answer}))}, "AskUser.ui"),
-    ],
+    ({"elicitation": lambda _: True}, "MCPHandlers.elicitation"),
+    ({"sampling": lambda _: ""}, "MCPSampling.function"),
+    ({"elicitation": AskUser(type("UI", (), {"get_user_confirmation": answer}))}, "AskUser.ui"),
 )
 def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(fields, field):
     toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(**fields))
@@ -108,14 +106,12 @@ CLAUDE = {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["."], "tool_ch
 
 @rows(
     ("class_name", "attributes", "expected"),
-    [
-        ("MistralChatGenerator", {}, MISTRAL),
-        ("OpenAIChatGenerator", {}, {"max_completion_tokens": 9, **OPENAI}),
-        ("OpenAIChatGenerator", {"api_base_url": "http://x"}, {"max_tokens": 9, **OPENAI}),
-        ("OpenAIResponsesChatGenerator", {}, {"max_output_tokens": 9, "temperature": 0.5, "tool_choice": "required"}),
-        ("AnthropicChatGenerator", {}, CLAUDE),
-        ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
-    ],
+    ("MistralChatGenerator", {}, MISTRAL),
+    ("OpenAIChatGenerator", {}, {"max_completion_tokens": 9, **OPENAI}),
+    ("OpenAIChatGenerator", {"api_base_url": "http://x"}, {"max_tokens": 9, **OPENAI}),
+    ("OpenAIResponsesChatGenerator", {}, {"max_output_tokens": 9, "temperature": 0.5, "tool_choice": "required"}),
+    ("AnthropicChatGenerator", {}, CLAUDE),
+    ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
 )
 def test_a_generator_is_asked_in_its_own_words(class_name, attributes, expected):
     generator = type(class_name, (), {"run": ScriptedChatGenerator.run, **attributes})()

@@ -146,12 +146,10 @@ class TestWhoIsAsked:
 
     @rows(
         ("parameters", "asks"),
-        [
-            ({}, True),
-            ({"trusted": [COUNTER]}, False),
-            ({"trusted": ["shop"]}, False),
-            ({"overrides": {"shop_list_resources": "never"}}, False),
-        ],
+        ({}, True),
+        ({"trusted": [COUNTER]}, False),
+        ({"trusted": ["shop"]}, False),
+        ({"overrides": {"shop_list_resources": "never"}}, False),
     )
     def test_resources_are_read_unasked_of_trusted_servers_only(self, parameters, asks):
         with MCPResourceToolset(COUNTER, tool_name_prefix="shop") as resources:

@@ -192,12 +192,10 @@ def test_a_key_that_looks_like_a_typo_is_refused_unless_the_entry_is_disabled(ty
 
 @rows(
     "entry",
-    [
-        {"disabled": True},
-        {"enabled": False, "command": 5, "args": "x", "type": "tcp", "timeout": "never"},
-        {"isActive": False, "url": "", "env": {"A": "${not closed"}, "args": ["${input:unknown}"]},
-        {"type": "inMemory", "isActive": True},
-    ],
+    {"disabled": True},
+    {"enabled": False, "command": 5, "args": "x", "type": "tcp", "timeout": "never"},
+    {"isActive": False, "url": "", "env": {"A": "${not closed"}, "args": ["${input:unknown}"]},
+    {"type": "inMemory", "isActive": True},
 )
 def test_what_is_disabled_or_part_of_its_client_never_fails_the_file(entry: dict[str, Any]) -> None:
     content = {"mcpServers": {"off": entry, "on": {"command": "x"}}}
@@ -212,17 +210,15 @@ HTTP, SSE = StreamableHttpServerInfo(URL), SSEServerInfo(URL)
 
 @rows(
     ("entry", "info"),
-    [
-        *(({"type": name, "url": URL}, HTTP) for name in ("HTTP", "streamable-http", "streamableHttp", "remote")),
-        ({"transportType": "Streamable HTTP", "url": URL, "command": ""}, HTTP),
-        *(({"transport": name, "url": URL}, SSE) for name in ("SSE", "http-sse")),
-        *(({key: URL}, StreamableHttpServerInfo(URL, sse_fallback=True)) for key in ("url", "serverUrl", "baseUrl")),
-        ({"url": URL, "auth": "oauth"}, StreamableHttpServerInfo(URL, sse_fallback=True, auth="oauth")),
-        ({"httpUrl": URL}, HTTP),
-        ({"type": "http", "url": URL, "command": "x"}, HTTP),
-        ({"type": "STDIO", "url": URL, "command": "x"}, StdioServerInfo("x")),
-        ({"type": "local", "command": "x"}, StdioServerInfo("x")),
-    ],
+    *(({"type": name, "url": URL}, HTTP) for name in ("HTTP", "streamable-http", "streamableHttp", "remote")),
+    ({"transportType": "Streamable HTTP", "url": URL, "command": ""}, HTTP),
+    *(({"transport": name, "url": URL}, SSE) for name in ("SSE", "http-sse")),
+    *(({key: URL}, StreamableHttpServerInfo(URL, sse_fallback=True)) for key in ("url", "serverUrl", "baseUrl")),
+    ({"url": URL, "auth": "oauth"}, StreamableHttpServerInfo(URL, sse_fallback=True, auth="oauth")),
+    ({"httpUrl": URL}, HTTP),
+    ({"type": "http", "url": URL, "command": "x"}, HTTP),
+    ({"type": "STDIO", "url": URL, "command": "x"}, StdioServerInfo("x")),
+    ({"type": "local", "command": "x"}, StdioServerInfo("x")),
 )
 def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], info: MCPServerInfo) -> None:
     assert load(entry).server_info == info
@@ -266,14 +262,12 @@ def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_th
 
 @rows(
     "content",
-    [
-        {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
-        {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
-        {"mcp": {"servers": {"one": {"type": "local", "command": ["${PROGRAM}"]}}}},  # the second OpenCode
-        {"mcp": {"one": {"type": "stdio", "command": "${PROGRAM}"}}, "lsp": {}},  # Crush
-        {"mcp": {"enabled": True}, "context_servers": {"one": {"command": "${PROGRAM}"}}},
-        {"amp.mcpServers": {"one": {"command": "${PROGRAM}", "env": [], "args": {}}}},
-    ],
+    {"mcp": {"servers": {"one": {"command": "${PROGRAM}"}}}, "editor.fontSize": 12},  # settings of VS Code
+    {"one": {"command": "${PROGRAM}"}},  # a plugin of Claude Code
+    {"mcp": {"servers": {"one": {"type": "local", "command": ["${PROGRAM}"]}}}},  # the second OpenCode
+    {"mcp": {"one": {"type": "stdio", "command": "${PROGRAM}"}}, "lsp": {}},  # Crush
+    {"mcp": {"enabled": True}, "context_servers": {"one": {"command": "${PROGRAM}"}}},
+    {"amp.mcpServers": {"one": {"command": "${PROGRAM}", "env": [], "args": {}}}},
 )
 def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROGRAM", "x")
@@ -293,29 +287,27 @@ ASKING = {"inputs": [{"id": "key"}], "servers": {"one": {"command": "x", "args":
 
 @rows(
     ("content", "message"),
-    [
-        ({"mcpServer": {}}, "`servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?"),
-        ({"mcpServers": 5}, "`mcpServers` must be an object with an entry for each server"),
-        ([], "must be an object with `mcpServers`"),
-        (one({"chatMenu": True}), "server 'one': an entry has either `command` with"),
-        (one("x"), "server 'one': an entry is an object with `command`"),
-        (one({"command": "x", "url": "http://h/"}), "it has `command` and `url`"),
-        (one({"command": "x", "type": "sse"}), "type 'sse' does not go with `command`"),
-        (one({"command": "x", "type": "tcp"}), "must be one of stdio, http (streamable-http) and sse"),
-        (one({"command": "x", "args": "y"}), "`args` must be a list of strings, got str"),
-        (one({"command": "x", "env": {"A": "${1}"}}), "in `env.A`, `${1}` is no variable"),
-        (one({"command": "x", "env": {"A": "${A B:-s3ntinel}"}}), "in `env.A`, `${A B:-…}` is no variable"),
-        (one({"command": "x", "timeout": "9"}), "`timeout` must be a number"),
-        (one({"command": "x", "disabled": "no"}), "`disabled` must be true or false"),
-        (one({"command": "x", "enabledTools": "a"}), "`enabledTools` must be a list of names"),
-        (one({"command": "x", "tool_name_prefix": "a b"}), "server 'one': MCPToolset: `tool_name_prefix` must"),
-        (one({"url": URL, "auth": "sk:s3ntinel"}), '`auth` must be "oauth". Pass a bearer token in `headers`'),
-        (one({"url": "ftp://h/"}), "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
-        (one({"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}), "are not set: NOT_SET_1; set them"),
-        (one({"command": "x", "args": ["${input:a}"]}), '; declare it there, as in {"id": "a", "type": "promptStr'),
-        ({**ASKING, "inputs": [{"id": "key", "description": "A"}]}, "`${input:key}` (A) has no value: pass inputs={'"),
-        ({**ASKING, "inputs": {"id": "key"}}, "`inputs` must be a list of objects with an `id`"),
-    ],
+    ({"mcpServer": {}}, "`servers` or `context_servers`, but mcpServer. Did you mean `mcpServers`?"),
+    ({"mcpServers": 5}, "`mcpServers` must be an object with an entry for each server"),
+    ([], "must be an object with `mcpServers`"),
+    (one({"chatMenu": True}), "server 'one': an entry has either `command` with"),
+    (one("x"), "server 'one': an entry is an object with `command`"),
+    (one({"command": "x", "url": "http://h/"}), "it has `command` and `url`"),
+    (one({"command": "x", "type": "sse"}), "type 'sse' does not go with `command`"),
+    (one({"command": "x", "type": "tcp"}), "must be one of stdio, http (streamable-http) and sse"),
+    (one({"command": "x", "args": "y"}), "`args` must be a list of strings, got str"),
+    (one({"command": "x", "env": {"A": "${1}"}}), "in `env.A`, `${1}` is no variable"),
+    (one({"command": "x", "env": {"A": "${A B:-s3ntinel}"}}), "in `env.A`, `${A B:-…}` is no variable"),
+    (one({"command": "x", "timeout": "9"}), "`timeout` must be a number"),
+    (one({"command": "x", "disabled": "no"}), "`disabled` must be true or false"),
+    (one({"command": "x", "enabledTools": "a"}), "`enabledTools` must be a list of names"),
+    (one({"command": "x", "tool_name_prefix": "a b"}), "server 'one': MCPToolset: `tool_name_prefix` must"),
+    (one({"url": URL, "auth": "sk:s3ntinel"}), '`auth` must be "oauth". Pass a bearer token in `headers`'),
+    (one({"url": "ftp://h/"}), "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
+    (one({"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}), "are not set: NOT_SET_1; set them"),
+    (one({"command": "x", "args": ["${input:a}"]}), '; declare it there, as in {"id": "a", "type": "promptStr'),
+    ({**ASKING, "inputs": [{"id": "key", "description": "A"}]}, "`${input:key}` (A) has no value: pass inputs={'"),
+    ({**ASKING, "inputs": {"id": "key"}}, "`inputs` must be a list of objects with an `id`"),
 )
 def test_a_bad_configuration_is_an_error_that_names_the_place_and_the_choices(
     content: Any, message: str, tmp_path: Path
@@ -331,11 +323,9 @@ def test_a_bad_configuration_is_an_error_that_names_the_place_and_the_choices(
 
 @rows(
     ("inputs", "message"),
-    [
-        ({"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: key"),
-        ({"key": 5}, "`inputs` maps ids to strings or Secrets; that of 'key' is of type int"),
-        ({"key": Secret.from_token("s3ntinel")}, "so it must be a string or a Secret of one environment variable"),
-    ],
+    ({"kee": "s3ntinel"}, "does not declare 'kee' under its `inputs`; it declares: key"),
+    ({"key": 5}, "`inputs` maps ids to strings or Secrets; that of 'key' is of type int"),
+    ({"key": Secret.from_token("s3ntinel")}, "so it must be a string or a Secret of one environment variable"),
 )
 def test_inputs_that_do_not_fit_the_file_are_refused_and_not_quoted(inputs: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as error:
@@ -346,12 +336,10 @@ def test_inputs_that_do_not_fit_the_file_are_refused_and_not_quoted(inputs: dict
 
 @rows(
     ("given", "expected"),
-    [
-        ({"key": "plain"}, "--key=plain"),
-        ({"key": Secret.from_env_var("API_KEY")}, f"--key={KEY}"),
-        ({"key": Secret.from_env_var("NOT_SET", strict=False)}, "--key="),
-        ({}, "--key=usual"),
-    ],
+    ({"key": "plain"}, "--key=plain"),
+    ({"key": Secret.from_env_var("API_KEY")}, f"--key={KEY}"),
+    ({"key": Secret.from_env_var("NOT_SET", strict=False)}, "--key="),
+    ({}, "--key=usual"),
 )
 @pytest.mark.usefixtures("variables")
 def test_an_input_may_stand_inside_a_longer_text_and_have_a_default(given: dict[str, Any], expected: str) -> None:

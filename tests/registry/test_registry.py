@@ -108,10 +108,8 @@ def test_an_empty_list_allows_no_tool_and_starts_nothing():
 
 @rows(
     ("prefix", "expected"),
-    [
-        ("on_conflict", ["docs_search", "list", "the_web_search", "open"]),
-        ("always", ["docs_list", "docs_search", "the_web_open", "the_web_search"]),
-    ],
+    ("on_conflict", ["docs_search", "list", "the_web_search", "open"]),
+    ("always", ["docs_list", "docs_search", "the_web_open", "the_web_search"]),
 )
 def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix, expected):
     servers = {"docs": ["search", "list"], "the web": ["search", "open"]}
@@ -211,15 +209,13 @@ def test_a_tool_config_has_the_fields_and_defaults_of_data_designer():
 
 @rows(
     ("fields", "reason"),
-    [
-        ({"providers": []}, "`providers` must have at least 1 item, got list"),
-        ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
-        ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
-        ({"allow_tools": ["x", "x"]}, "`allow_tools` has 'x' twice"),
-        ({"max_tool_call_turns": 0}, "`max_tool_call_turns` must be greater than or equal to 1, got 0"),
-        ({"prefix": "sometimes"}, "`prefix` must be 'never', 'on_conflict' or 'always'"),
-        ({"allow_tool": ["x"]}, "no parameter 'allow_tool'. Did you mean `allow_tools`?"),
-    ],
+    ({"providers": []}, "`providers` must have at least 1 item, got list"),
+    ({"providers": ["a", "a"]}, "`providers` has 'a' twice"),
+    ({"providers": ["nobody"]}, "unknown provider 'nobody'. Known providers: a, b"),
+    ({"allow_tools": ["x", "x"]}, "`allow_tools` has 'x' twice"),
+    ({"max_tool_call_turns": 0}, "`max_tool_call_turns` must be greater than or equal to 1, got 0"),
+    ({"prefix": "sometimes"}, "`prefix` must be 'never', 'on_conflict' or 'always'"),
+    ({"allow_tool": ["x"]}, "no parameter 'allow_tool'. Did you mean `allow_tools`?"),
 )
 def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(fields, reason, tmp_path):
     config = {"tool_alias": "x", "providers": ["a"], **fields}

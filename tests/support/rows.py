@@ -12,16 +12,20 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 
-def rows(names: str | tuple[str, ...], table: Iterable[Any], **_: Any) -> Callable[[Callable[..., Any]], Any]:
+def rows(names: str | tuple[str, ...], *table: Any, **_: Any) -> Callable[[Callable[..., Any]], Any]:
     """
     What `pytest.mark.parametrize` is for cases, for the rows of a table.
 
     The test is run with each row, and fails in the end if it failed with any; its error names the row.
 
     The rows share the fixtures of the test, so none may spoil them for the next.
+
+    :param names: The parameters of the test.
+    :param table: The rows, or one list of them.
     """
+    each_row: Iterable[Any] = table[0] if len(table) == 1 else table
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    values = [dict(zip(parameters, row if len(parameters) > 1 else (row,), strict=True)) for row in table]
+    values = [dict(zip(parameters, row if len(parameters) > 1 else (row,), strict=True)) for row in each_row]
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         def attempts() -> Iterator[tuple[dict[str, Any], list[Exception]]]:

@@ -173,11 +173,9 @@ def failing_call(request):
 class TestErrors:
     @rows(
         ("answer", "message", "code", "data"),
-        [
-            (text_result("first", "second", is_error=True), "first\nsecond", None, None),
-            (text_result(is_error=True), "the server gave no error text", None, None),
-            (mcp.MCPError(-32042, "quota exceeded", {"limit": 5}), "quota exceeded", -32042, {"limit": 5}),
-        ],
+        (text_result("first", "second", is_error=True), "first\nsecond", None, None),
+        (text_result(is_error=True), "the server gave no error text", None, None),
+        (mcp.MCPError(-32042, "quota exceeded", {"limit": 5}), "quota exceeded", -32042, {"limit": 5}),
     )
     def test_the_servers_own_text_is_the_message(self, failing_call, answer, message, code, data):
         server = ForeignServer(definition("search"))
@@ -199,12 +197,10 @@ class TestErrors:
 
     @rows(
         "error",
-        [
-            MCPInvocationError("no", "add", {"a": 1}, code=-32000, data={"x": 1}),
-            MCPTimeoutError("late", "add"),
-            MCPToolNotFoundError("where", "add", ["echo"]),
-            MCPConnectionError("gone", StdioServerInfo("uvx"), "connect", code=-1),
-        ],
+        MCPInvocationError("no", "add", {"a": 1}, code=-32000, data={"x": 1}),
+        MCPTimeoutError("late", "add"),
+        MCPToolNotFoundError("where", "add", ["echo"]),
+        MCPConnectionError("gone", StdioServerInfo("uvx"), "connect", code=-1),
     )
     def test_errors_can_be_sent_to_another_process(self, error):
         twin = pickle.loads(pickle.dumps(error))  # noqa: S301
@@ -288,13 +284,11 @@ class TestSecrecy:
 class TestStateInputs:
     @rows(
         ("tool_name", "parameter", "message"),
-        [
-            ("add", "c", "`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b"),
-            ("pid", "c", "Valid parameters are: none"),
-            # Those of the Python function are not the tool's.
-            ("add", "mcp_arguments", "unknown parameter 'mcp_arguments'"),
-            ("add", "self", "unknown parameter 'self'"),
-        ],
+        ("add", "c", "`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b"),
+        ("pid", "c", "Valid parameters are: none"),
+        # Those of the Python function are not the tool's.
+        ("add", "mcp_arguments", "unknown parameter 'mcp_arguments'"),
+        ("add", "self", "unknown parameter 'self'"),
     )
     def test_a_parameter_that_the_tool_does_not_have_is_an_error_with_the_valid_ones(
         self, tool_name, parameter, message
@@ -369,13 +363,11 @@ class TestStringOutputs:
     @every_executor
     @rows(
         ("call", "config", "expected"),
-        [
-            (("structured", {"city": "Rome"}), {"source": "city"}, "Rome"),
-            (("structured", {"city": "Rome"}), {"source": "conditions", "handler": first_letter}, "["),
-            (("add", {"a": 1, "b": 2}), {"handler": first_letter}, "{"),  # it gets the JSON
-            (("echo", {"text": "hello"}), {"source": "diff"}, "hello"),  # there is no such part
-            (("echo", {"text": "hello"}), {"source": "diff", "handler": shout}, "hello!"),
-        ],
+        (("structured", {"city": "Rome"}), {"source": "city"}, "Rome"),
+        (("structured", {"city": "Rome"}), {"source": "conditions", "handler": first_letter}, "["),
+        (("add", {"a": 1, "b": 2}), {"handler": first_letter}, "{"),  # it gets the JSON
+        (("echo", {"text": "hello"}), {"source": "diff"}, "hello"),  # there is no such part
+        (("echo", {"text": "hello"}), {"source": "diff", "handler": shout}, "hello!"),
     )
     def test_the_model_sees_the_source_by_the_handler(self, execute, call, config, expected):
         with MCPTool(call[0], COUNTER, outputs_to_string=config) as tool:

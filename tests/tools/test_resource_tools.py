@@ -142,13 +142,11 @@ def test_a_link_in_the_result_of_a_tool_can_be_followed_in_the_same_session(exec
 
 @rows(
     ("arguments", "told"),
-    [
-        ({"uri": None}, "`uri` must be the URI of a resource"),
-        ({"uri": 5}, "read_resource: 'uri' must be of type string"),
-        ({"uri": "notes://today", "offset": -1}, "'offset' violates 'minimum: 0'"),
-        ({"uri": "notes://today", "offset": "two"}, "'offset' must be of type integer"),
-        ({"url": "notes://today"}, r"notes_read_resource: there is no argument 'url' \(there is: uri, offset\)"),
-    ],
+    ({"uri": None}, "`uri` must be the URI of a resource"),
+    ({"uri": 5}, "read_resource: 'uri' must be of type string"),
+    ({"uri": "notes://today", "offset": -1}, "'offset' violates 'minimum: 0'"),
+    ({"uri": "notes://today", "offset": "two"}, "'offset' must be of type integer"),
+    ({"url": "notes://today"}, r"notes_read_resource: there is no argument 'url' \(there is: uri, offset\)"),
 )
 def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, told):
     with MCPResourceToolset(info, tool_name_prefix="notes") as tools:

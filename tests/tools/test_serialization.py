@@ -124,21 +124,19 @@ class TestFormats:
 
     @rows(
         ("info", "stored"),
-        [
-            (
-                StdioServerInfo("uvx", ["mcp-server-time"], {"KEY": Secret.from_env_var("KEY"), "PLAIN": "x"}),
-                {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": stored_secret("KEY"), "PLAIN": "x"}},
-            ),
-            (StdioServerInfo("uvx"), {"command": "uvx", "args": None, "env": None}),
-            (
-                StreamableHttpServerInfo("http://h/mcp", token=Secret.from_env_var("T"), headers={"X": "y"}, timeout=5),
-                {"url": "http://h/mcp", "token": stored_secret("T"), "headers": {"X": "y"}, "timeout": 5},
-            ),
-            (
-                SSEServerInfo("http://h/sse"),
-                {"url": "http://h/sse", "base_url": None, "token": None, "headers": None, "timeout": 30},
-            ),
-        ],
+        (
+            StdioServerInfo("uvx", ["mcp-server-time"], {"KEY": Secret.from_env_var("KEY"), "PLAIN": "x"}),
+            {"command": "uvx", "args": ["mcp-server-time"], "env": {"KEY": stored_secret("KEY"), "PLAIN": "x"}},
+        ),
+        (StdioServerInfo("uvx"), {"command": "uvx", "args": None, "env": None}),
+        (
+            StreamableHttpServerInfo("http://h/mcp", token=Secret.from_env_var("T"), headers={"X": "y"}, timeout=5),
+            {"url": "http://h/mcp", "token": stored_secret("T"), "headers": {"X": "y"}, "timeout": 5},
+        ),
+        (
+            SSEServerInfo("http://h/sse"),
+            {"url": "http://h/sse", "base_url": None, "token": None, "headers": None, "timeout": 30},
+        ),
     )
     def test_a_server_info(self, info, stored):
         retries = {"max_retries": 3, "base_delay": 1.0, "max_delay": 30.0}
@@ -206,43 +204,41 @@ LAST = {"sum": {"source": "result", "handler": keep_last}, "all": {}}
 class TestRoundTrips:
     @rows(
         ("kind", "parameters"),
-        [
-            (
-                MCPTool,
-                {
-                    "name": "add",
-                    "description": "Mine.",
-                    "outputs_to_string": RENDERED,
-                    "inputs_from_state": {"offset": "b"},
-                    "outputs_to_state": LAST,
-                    "exposed_name": "my_add",
-                    "tool_options": {"result_format": "json", "max_tool_failures": 2},
-                    **BOTH,
+        (
+            MCPTool,
+            {
+                "name": "add",
+                "description": "Mine.",
+                "outputs_to_string": RENDERED,
+                "inputs_from_state": {"offset": "b"},
+                "outputs_to_state": LAST,
+                "exposed_name": "my_add",
+                "tool_options": {"result_format": "json", "max_tool_failures": 2},
+                **BOTH,
+            },
+        ),
+        (MCPTool, {"name": "add", "outputs_to_string": {"one": RENDERED, "two": {"source": "b"}}}),
+        (
+            MCPToolset,
+            {
+                "tool_names": ["add", "echo"],
+                "inputs_from_state": {"add": {"offset": "b"}},
+                "outputs_to_state": {"add": LAST, "echo": {"said": {}}},
+                "outputs_to_string": {"add": RENDERED},
+                "tool_name_prefix": "my",
+                "tool_options": {"result_format": "content", "include_instructions": True},
+                "tool_selection": {
+                    "exclude_tools": ["drop_*"],
+                    "tool_filter": is_wanted,
+                    "required_hints": {"destructive_hint": True},
                 },
-            ),
-            (MCPTool, {"name": "add", "outputs_to_string": {"one": RENDERED, "two": {"source": "b"}}}),
-            (
-                MCPToolset,
-                {
-                    "tool_names": ["add", "echo"],
-                    "inputs_from_state": {"add": {"offset": "b"}},
-                    "outputs_to_state": {"add": LAST, "echo": {"said": {}}},
-                    "outputs_to_string": {"add": RENDERED},
-                    "tool_name_prefix": "my",
-                    "tool_options": {"result_format": "content", "include_instructions": True},
-                    "tool_selection": {
-                        "exclude_tools": ["drop_*"],
-                        "tool_filter": is_wanted,
-                        "required_hints": {"destructive_hint": True},
-                    },
-                    "tool_overrides": {
-                        "echo": {"name": "say", "invocation_timeout": 5, "bound_arguments": {"text": "well"}},
-                        "pid": {"bound_arguments": BOUND},
-                    },
-                    **BOTH,
+                "tool_overrides": {
+                    "echo": {"name": "say", "invocation_timeout": 5, "bound_arguments": {"text": "well"}},
+                    "pid": {"bound_arguments": BOUND},
                 },
-            ),
-        ],
+                **BOTH,
+            },
+        ),
     )
     def test_a_tool_and_a_toolset(self, kind, parameters):
         owner = kind(server_info=COUNTER, **parameters)
@@ -392,15 +388,13 @@ class TestSecrets:
 
     @rows(
         "info",
-        [
-            StdioServerInfo("mcp-no-such-command", ["--token", SECRET], env={"KEY": SECRET}),
-            StdioServerInfo(
-                sys.executable,
-                ["-c", "import os, sys; sys.exit(f'{sys.argv} {os.environ}')", "--token", SECRET, f"--key={SECRET}"],
-                env={"KEY": SECRET},
-            ),
-            SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
-        ],
+        StdioServerInfo("mcp-no-such-command", ["--token", SECRET], env={"KEY": SECRET}),
+        StdioServerInfo(
+            sys.executable,
+            ["-c", "import os, sys; sys.exit(f'{sys.argv} {os.environ}')", "--token", SECRET, f"--key={SECRET}"],
+            env={"KEY": SECRET},
+        ),
+        SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
     )
     def test_plain_secrets_are_in_no_error_of_a_connect(self, info):
         toolset = MCPToolset(info)
@@ -490,20 +484,18 @@ class TestHostileFiles:
     @pytest.mark.parametrize("kind", [MCPToolset, MCPTool, MCPServerInfo])
     @rows(
         "path",
-        [
-            "subprocess.Popen",
-            "os.system",
-            "builtins.dict",
-            "haystack.Pipeline",
-            "haystack_integrations.tools.mcp.MCPTool",
-            "haystack_integrations.tools.mcp.MCPServerInfo",
-            "haystack_integrations.tools.mcp.redaction.redact_url",
-            "no_such_module_here.Info",
-            f"{__name__}.Bait",
-            f"{__name__}.to_words",
-            "Bait",
-            "",
-        ],
+        "subprocess.Popen",
+        "os.system",
+        "builtins.dict",
+        "haystack.Pipeline",
+        "haystack_integrations.tools.mcp.MCPTool",
+        "haystack_integrations.tools.mcp.MCPServerInfo",
+        "haystack_integrations.tools.mcp.redaction.redact_url",
+        "no_such_module_here.Info",
+        f"{__name__}.Bait",
+        f"{__name__}.to_words",
+        "Bait",
+        "",
     )
     def test_nothing_but_a_server_info_is_built(self, path, kind, tmp_path):
         trace = tmp_path / "started"

@@ -162,10 +162,8 @@ class TestMistakes:
 
     @rows(
         ("tool", "parameter", "message"),
-        [
-            ("serch", "query", r"binds arguments of 'serch', which the server does not have\. Did you mean"),
-            ("search", "key", "unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"),
-        ],
+        ("serch", "query", r"binds arguments of 'serch', which the server does not have\. Did you mean"),
+        ("search", "key", "unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"),
     )
     def test_an_unknown_tool_or_parameter_is_an_error_because_its_arguments_would_be_seen(
         self, tool, parameter, message

@@ -48,10 +48,8 @@ STATE, STRING = "inputs_from_state=None outputs_to_state=None", "outputs_to_stri
 
 @rows(
     ("kind", "documented"),
-    [
-        (MCPTool, f"name server_info description=None {LIMITS} {STRING} {STATE}"),
-        (MCPToolset, f"server_info tool_names=None {LIMITS} {STATE} {STRING}"),
-    ],
+    (MCPTool, f"name server_info description=None {LIMITS} {STRING} {STATE}"),
+    (MCPToolset, f"server_info tool_names=None {LIMITS} {STATE} {STRING}"),
 )
 def test_the_documented_signature_holds(kind, documented):
     parameters = inspect.signature(kind).parameters.values()

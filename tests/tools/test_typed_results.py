@@ -64,19 +64,17 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
 
 @rows(
     ("content", "structured", "value", "shown", "html"),
-    [
-        (["8"], {"result": 8}, 8, "MCPToolResult(text='8')", "<pre>8</pre>"),
-        (['{"a": 1}'], {"a": 1}, {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
-        ([], {"a": 1}, {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
-        ([], None, "", "MCPToolResult()", "<em>no content</em>"),
-        (
-            ["<b>", PIXEL],
-            None,
-            "<b>",
-            "MCPToolResult(content=['<b>', <image/png, 9 bytes>])",
-            '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo=">',
-        ),
-    ],
+    (["8"], {"result": 8}, 8, "MCPToolResult(text='8')", "<pre>8</pre>"),
+    (['{"a": 1}'], {"a": 1}, {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
+    ([], {"a": 1}, {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
+    ([], None, "", "MCPToolResult()", "<em>no content</em>"),
+    (
+        ["<b>", PIXEL],
+        None,
+        "<b>",
+        "MCPToolResult(content=['<b>', <image/png, 9 bytes>])",
+        '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo=">',
+    ),
 )
 def test_a_result_has_its_bare_value_and_shows_its_content_once(content, structured, value, shown, html):
     server = ForeignServer(definition("look"))
