@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from tests.support.executors import agent_of, reloaded, results_of, run
+from tests.support.executors import agent_of, in_both_ways, reloaded, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
@@ -104,9 +104,6 @@ def confirming(tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = N
     else:
         how = {"confirmation_strategies": confirmation_strategies_for(tools, ui, **parameters)}
     return agent_of(tools, replies, say("done"), state_schema=state_schema, **how)
-
-
-in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
 class TestWhoIsAsked:

@@ -30,7 +30,16 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
     warm_up_toolsets_async,
 )
-from tests.support.executors import HAS_TOOL_INVOKER, Executor, agent_of, by_agent, every_executor, results_of, run
+from tests.support.executors import (
+    HAS_TOOL_INVOKER,
+    Executor,
+    agent_of,
+    answers_of,
+    by_agent,
+    every_executor,
+    run,
+    shown_to,
+)
 from tests.support.foreign_server import ForeignServer
 from tests.support.in_process import COUNTER
 from tests.support.kinds import Gate
@@ -64,14 +73,6 @@ def run_agent(request):
     return functools.partial(run, is_async=request.param)
 
 
-def tool_results(result: dict[str, Any]) -> list[Any]:
-    return [each.result for each in results_of(result)]
-
-
-def shown(agent: Agent) -> list[list[str]]:
-    return [turn.tool_names for turn in agent.chat_generator.turns]
-
-
 class TestAgents:
     @every_executor
     @rows("in_list", [False, True])
@@ -92,17 +93,17 @@ class TestAgents:
         tools = toolset if AGENTS_WARM_RUNTIME_TOOLS else named
         agent = agent_of(tools, call("add", a=1, b=2), exit_conditions=["add"])
         result = run_agent(agent, tools=["add"])
-        assert tool_results(result) == ["3"]
-        assert shown(agent) == [["add"]]
+        assert answers_of(result) == ["3"]
+        assert shown_to(agent) == [["add"]]
         assert result["last_message"].tool_call_result is not None
 
     def test_a_searchable_toolset_finds_them(self, run_agent, toolset):
         catalog = SearchableToolset(catalog=[toolset], search_threshold=2)
         replies = [call("search_tools", tool_keywords="add two integers"), call("add", a=1, b=2), say("done")]
         agent = agent_of(catalog, *replies)
-        assert tool_results(run_agent(agent))[1] == "3"
-        assert shown(agent)[0] == ["search_tools"]
-        assert "add" in shown(agent)[1]
+        assert answers_of(run_agent(agent))[1] == "3"
+        assert shown_to(agent)[0] == ["search_tools"]
+        assert "add" in shown_to(agent)[1]
 
     @rows("is_async", [False, True])
     def test_a_streaming_callback_that_is_passed_through_gets_progress(self, is_async):
@@ -124,7 +125,7 @@ class TestAgents:
         with MCPToolset(InProcessServerInfo(server)) as toolset:
             agent = agent_of(toolset, call("work"), say("done"), **passthrough)
             result = run(agent, is_async=is_async, streaming_callback=stream_async if is_async else chunks.append)
-        assert tool_results(result) == ["worked"]
+        assert answers_of(result) == ["worked"]
         # Haystack 2 calls tools synchronously there, where nobody can await the callback.
         expected = [] if HAS_TOOL_INVOKER and is_async else [1.0, 2.0]
         kinds = [("progress" if "mcp" in chunk.meta else "result") for chunk in chunks if not chunk.content]
@@ -147,12 +148,12 @@ class TestFailures:
         ):
             replies = [call("good_add", a=5, b=3), say("eight"), call("add", a=6, b=3), say("nine")]
             agent = agent_of([good, dead], *replies)
-            assert tool_results(run_agent(agent)) == ["8"]
+            assert answers_of(run_agent(agent)) == ["8"]
             gate.open()
             wait_until(lambda: "add" in dead, "the tools")
-            assert tool_results(run_agent(agent)) == ["9"]
-        assert "add" not in shown(agent)[0]
-        assert {"add", "good_add"} <= set(shown(agent)[2])
+            assert answers_of(run_agent(agent)) == ["9"]
+        assert "add" not in shown_to(agent)[0]
+        assert {"add", "good_add"} <= set(shown_to(agent)[2])
 
 
 @pytest.mark.skipif(not CLOSES, reason="this Haystack closes nothing")
@@ -162,7 +163,7 @@ class TestClosing:
         server = stdio_server()
         agent = agent_of([MCPToolset(server.info())], *(call("add", a=1, b=2), say("done")) * 2)
         for _ in range(2):
-            assert tool_results(run(agent, is_async=is_async)) == ["3"]
+            assert answers_of(run(agent, is_async=is_async)) == ["3"]
             assert len(server.alive()) == 1
             asyncio.run(agent.close_async()) if is_async else agent.close()
             server.wait_until_gone()

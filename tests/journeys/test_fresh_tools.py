@@ -8,7 +8,6 @@ Agents whose server changes its tools while they run: each run goes on with the 
 
 import asyncio
 import threading
-from typing import Any
 
 import pytest
 from haystack.components.agents import Agent
@@ -23,7 +22,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers.changing_server import build_server
 from tests.support.background import in_thread
-from tests.support.executors import agent_of, results_of, run
+from tests.support.executors import agent_of, answers_of, in_both_ways, run
 from tests.support.rows import rows
 from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until
@@ -33,7 +32,6 @@ OWN = ["list_more", "locate", "offer", "withdraw", "write"]
 
 # An Agent of Haystack 2 does not tell its toolsets that a run begins.
 needs_spawn = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no toolset of a run")
-in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
 def paused(agent: Agent, before: int) -> tuple[threading.Event, threading.Event]:
@@ -60,10 +58,6 @@ def server():
     return build_server()
 
 
-def results(result: dict[str, Any]) -> list[str]:
-    return [each.result for each in results_of(result)]
-
-
 @pytest.fixture
 def toolset(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
@@ -87,11 +81,11 @@ def test_a_run_goes_on_with_the_tools_that_it_began_with_and_the_next_one_sees_t
     wait_until(lambda: toolset.warm_up() or "extra" in toolset, "the tools are listed again")
     assert (toolset["changed"] is held, held.description) == (True, "New.")
     second = agent_of(toolset, call("extra", text="hello"), say("done"))
-    assert results(run(second, is_async=is_async)) == ["extra: hello"]
+    assert answers_of(run(second, is_async=is_async)) == ["extra: hello"]
     assert shown(second)[0] == ["changed", "extra", *OWN]
 
     go_on.set()
-    *called, unknown = results(running.result(LIMIT))
+    *called, unknown = answers_of(running.result(LIMIT))
     assert shown(first) == [["changed", *OWN]] * 4
     assert {turn.tool_specs[0]["description"] for turn in first.chat_generator.turns} == {"Old."}
     assert called == ["changed: 1", "changed: 2"]
@@ -110,7 +104,7 @@ def test_between_steps_if_asked_for(server, is_async):
         toolset["offer"].invoke(name="extra")
         wait_until(lambda: "extra" in toolset, "the toolset has the new tool")
         go_on.set()
-        assert results(running.result(LIMIT)) == ["written", "extra: 2"]
+        assert answers_of(running.result(LIMIT)) == ["written", "extra: 2"]
         assert shown(agent) == [OWN, ["extra", *OWN], ["extra", *OWN]]
 
 

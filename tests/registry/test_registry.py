@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.registry import LocalStdioMCPProvider, MCPAliasToolset, MCPProvider
 from tests.support.background import in_thread
-from tests.support.executors import agent_of, reloaded, results_of, run
+from tests.support.executors import agent_of, names, reloaded, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
@@ -48,10 +48,6 @@ from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until
 
 DOWN = StdioServerInfo(command="no-such-command", max_retries=0)
-
-
-def names(toolset: MCPAliasToolset) -> list[str]:
-    return [tool.name for tool in toolset]
 
 
 def server(*tools: str) -> ForeignServer:

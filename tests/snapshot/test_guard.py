@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPDriftedCallError, MCPDriftError
 from tests.servers.rug_pulling_server import INSTRUCTIONS, build_server, pull
-from tests.support.executors import agent_of, results_of, run
+from tests.support.executors import agent_of, in_both_ways, names, results_of, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.kinds import KINDS, Peer
 from tests.support.processes import SERVERS
@@ -76,10 +76,6 @@ def pinned(server, snapshot):
     yield make
     for toolset in toolsets:
         toolset.close()
-
-
-def names(toolset):
-    return [tool.name for tool in toolset]
 
 
 def described(toolset):
@@ -298,7 +294,7 @@ def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, serve
     assert "@tools/call" not in requests
 
 
-@pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
+@in_both_ways
 @pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
 def test_an_agent_whose_server_changes_in_the_middle_of_its_session(pinned, on_drift, is_async):
     toolset, both = pinned(on_drift), calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"}))

@@ -9,7 +9,7 @@ Everything in Haystack that executes tool calls, behind one function; and a trac
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from haystack.components.agents import Agent
 from haystack.components.agents.state import State
 from haystack.dataclasses import ChatMessage
 from haystack.dataclasses.chat_message import ToolCallResult
-from haystack.tools import ToolsType
+from haystack.tools import Tool, ToolsType
 from haystack.tracing.utils import coerce_tag_value
 
 from tests.support.scripted_chat import ScriptedChatGenerator, Turn, calls, say
@@ -63,6 +63,8 @@ class Outcome:
 
 Executor = Callable[..., Outcome]
 
+in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
+
 
 def agent_of(tools: ToolsType, *replies: ChatMessage, **options: Any) -> Agent:
     """
@@ -84,6 +86,27 @@ def results_of(result: dict[str, Any]) -> list[ToolCallResult]:
     The results of the tool calls in the messages of a run.
     """
     return [each for message in result["messages"] for each in message.tool_call_results]
+
+
+def answers_of(result: dict[str, Any]) -> list[Any]:
+    """
+    What the tool calls in the messages of a run were answered with.
+    """
+    return [each.result for each in results_of(result)]
+
+
+def shown_to(agent: Agent) -> list[list[str]]:
+    """
+    The names of the tools that the model of an Agent was shown in each turn.
+    """
+    return [turn.tool_names for turn in agent.chat_generator.turns]
+
+
+def names(tools: Iterable[Tool]) -> list[str]:
+    """
+    The names of tools.
+    """
+    return [tool.name for tool in tools]
 
 
 def reloaded(instance: Any) -> Any:

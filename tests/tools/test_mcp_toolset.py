@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
 )
 from tests.support.background import in_thread
-from tests.support.executors import agent_of, every_executor, reloaded, run
+from tests.support.executors import agent_of, every_executor, names, reloaded, run
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.rows import rows
@@ -46,10 +46,6 @@ def say_plainly(text: str = "") -> str:
 
 def plain_tool(name: str = "plain") -> Tool:
     return Tool(name=name, description="Plain.", parameters={"type": "object", "properties": {}}, function=say_plainly)
-
-
-def names(tools: Any) -> list[str]:
-    return [tool.name for tool in tools]
 
 
 class TestWhileCold:

@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 import yaml
-from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.document_stores.in_memory import document_store as in_memory
 from haystack.tools import Tool, Toolset
@@ -39,7 +38,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from tests.servers import rug_pulling_server
 from tests.servers.changing_server import build_server
 from tests.support.background import together
-from tests.support.executors import agent_of, results_of, run
+from tests.support.executors import agent_of, answers_of, run, shown_to
 from tests.support.foreign_server import ForeignServer, definition
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
@@ -63,14 +62,6 @@ def many(count: int, word: str = "routine") -> ForeignServer:
 
 def uncached(server: ForeignServer, **parameters: Any) -> MCPToolset:
     return MCPToolset(server.info, tool_selection=ToolSelection(cache_tools=False), **parameters)
-
-
-def shown(agent: Agent) -> list[list[str]]:
-    return [turn.tool_names for turn in agent.chat_generator.turns]
-
-
-def results(result: dict[str, Any]) -> list[Any]:
-    return [each.result for each in results_of(result)]
 
 
 @pytest.fixture
@@ -102,9 +93,9 @@ class TestSearching:
         script = [call("search_tools", tool_keywords="number7"), call("routine_7", target_city="Rome"), say("done")]
         agent = agent_of([PLAIN, toolset], *script)
         with toolset:
-            assert results(run_agent(agent)) == ["Loaded, and can be called now: routine_7", "fine"]
+            assert answers_of(run_agent(agent)) == ["Loaded, and can be called now: routine_7", "fine"]
         begin = ["plain", "search_tools"]
-        assert shown(agent) == [begin, [*begin, "routine_7"], [*begin, "routine_7"]]
+        assert shown_to(agent) == [begin, [*begin, "routine_7"], [*begin, "routine_7"]]
         assert server.calls == [("routine_7", {"target_city": "Rome"})]
 
     @rows("words", ["weather", "forecast get", "the SKY", "getWeatherForecast"])
@@ -118,10 +109,10 @@ class TestSearching:
         agent = agent_of(toolset, call("search_tools", tool_keywords="routine", k=5), say("done"))
         toolset.close()
         run_agent(agent, tools=["routine_2", "routine_4"])
-        assert shown(agent)[-1][:1] == ["search_tools"]
+        assert shown_to(agent)[-1][:1] == ["search_tools"]
         toolset.close()
         assert len(toolset.spawn().get_selectable_tools()) == 11
-        assert sorted(shown(agent)[-1][1:]) == ["routine_2", "routine_4"]
+        assert sorted(shown_to(agent)[-1][1:]) == ["routine_2", "routine_4"]
 
     def test_a_tool_is_got_once_it_was_found_and_not_too_many_are(self, toolset, server):
         with pytest.raises(KeyError, match=r"has no tool 'routine_7'\. Available tools: search_tools"):
@@ -147,7 +138,7 @@ class TestSearching:
         with MCPSearchableToolset(uncached(server), search_threshold=5) as toolset:
             agent = agent_of(toolset, call("routine_1"), say("done"))
             run_agent(agent)
-            assert shown(agent)[0] == [tool.name for tool in toolset] == ["routine_0", "routine_1", "routine_2"]
+            assert shown_to(agent)[0] == [tool.name for tool in toolset] == ["routine_0", "routine_1", "routine_2"]
             server.tools += many(5, "chore").tools
             toolset.warm_up()
             assert [tool.name for tool in toolset] == ["search_tools"]
@@ -162,7 +153,7 @@ class TestSearching:
         await asyncio.gather(*(agent.run_async(messages=QUESTION) for agent in agents))
         for number, agent in enumerate(agents):
             await agent.run_async(messages=QUESTION)
-            assert shown(agent) == [["search_tools"], ["search_tools", f"routine_{number}"], ["search_tools"]]
+            assert shown_to(agent) == [["search_tools"], ["search_tools", f"routine_{number}"], ["search_tools"]]
         assert len(toolset) == 1
 
     def test_a_bare_generator_that_warms_nothing_up_can_search(self, server):
@@ -201,10 +192,10 @@ class TestChangingLists:
         ]
         agent = agent_of(toolset, *script)
         with toolset:
-            *_, polished, _, _, called = results(run_agent(agent))
+            *_, polished, _, _, called = answers_of(run_agent(agent))
             assert polished == "polish: door"
             assert "locate" in called
-            assert shown(agent)[-1] == ["search_tools", "locate", "offer", "polish", "withdraw"]
+            assert shown_to(agent)[-1] == ["search_tools", "locate", "offer", "polish", "withdraw"]
             assert search(toolset, "locate") == []
 
     def test_a_server_that_fails_to_list_or_lost_a_tool_is_searched_as_it_was(self, server, caplog):
@@ -253,7 +244,7 @@ class TestChangingLists:
             run_agent(agent)
             wait_until(lambda: toolset.warm_up() or "polish" in toolset, "the new tool was listed")
             run_agent(agent)
-        assert ["polish" in names for names in shown(agent)] == [False, False, False, True]
+        assert ["polish" in names for names in shown_to(agent)] == [False, False, False, True]
 
 
 class TestCatalogs:

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.options import limit_result
-from tests.support.executors import by_agent, every_executor
+from tests.support.executors import by_agent, every_executor, names
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
@@ -52,10 +52,6 @@ def breaks(tool: types.Tool) -> bool:
 
 def shout(result: Any) -> str:
     return f"{result}!" * 1000
-
-
-def names(toolset: MCPToolset) -> list[str]:
-    return [tool.name for tool in toolset]
 
 
 def hints(**values: bool) -> dict[str, Any]:

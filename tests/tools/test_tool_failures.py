@@ -29,7 +29,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPToolFailedError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
-from tests.support.executors import agent_of, by_agent
+from tests.support.executors import agent_of, by_agent, in_both_ways
 from tests.support.executors import run as run_agent
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -38,8 +38,6 @@ from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 GO = [ChatMessage.from_user("go")]
 BROKEN = "Failed to invoke Tool `f`: broken"
 TWICE = "This tool has failed 2 times in a row. Do not call it again in this run: answer with what you have."
-
-both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "run_async"])
 
 
 class FailingServer(ForeignServer):
@@ -81,7 +79,7 @@ def error_of(run_of_agent: Any) -> BaseException:
 
 
 class TestLimit:
-    @both_ways
+    @in_both_ways
     @pytest.mark.parametrize(
         ("on_tool_error", "result_format"), [("agent", None), ("model", "json"), ("model", "content")]
     )
@@ -96,7 +94,7 @@ class TestLimit:
         if on_tool_error == "agent":
             assert told(messages)[:3] == [(BROKEN, True), (f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
 
-    @both_ways
+    @in_both_ways
     def test_a_call_that_succeeds_and_the_next_run_begin_the_count_anew(self, is_async):
         server = FailingServer(2, 5)
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
@@ -144,7 +142,7 @@ class TestLimit:
         tool.close()
         assert [arguments for _, arguments in server.calls[1:]] == [{}]
 
-    @both_ways
+    @in_both_ways
     def test_it_holds_in_other_loops(self, is_async):
         server = FailingServer()
         toolset = MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2))
@@ -163,7 +161,7 @@ class TestLimit:
 
 
 class TestWhoGetsIt:
-    @both_ways
+    @in_both_ways
     @pytest.mark.parametrize("raises", [True, False])
     def test_toolsets_of_one_agent_differ(self, is_async, raises):
         servers = [FailingServer(), FailingServer()]
@@ -184,7 +182,7 @@ class TestWhoGetsIt:
             with pytest.raises(MCPToolFailedError):
                 MCPToolCaller([strict]).run(messages=[call("b_f")])
 
-    @both_ways
+    @in_both_ways
     def test_by_default_the_agent_decides(self, is_async):
         with MCPToolset(FailingServer().info) as toolset:
             assert told(run(agent(toolset, call("f")), is_async)) == [(BROKEN, True)]
