@@ -24,6 +24,7 @@ from mcp import MCPError
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     InProcessServerInfo,
     MCPConnectionError,
     MCPRegistry,
@@ -379,3 +380,12 @@ def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration():
     toolset = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).toolset("x")
     assert copy.copy(toolset) is copy.deepcopy(toolset) is toolset
     assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
+
+
+def test_an_alias_without_a_limit_of_time_has_no_limit_of_silence_either():
+    own = MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7))
+    configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
+    registry = MCPRegistry({"plain": StdioServerInfo("x"), "own": own}, configs)
+    free, limited = registry.toolset("free").toolsets, registry.toolset("limited").toolsets
+    assert (free["plain"].call_options.read_timeout, free["plain"].invocation_timeout) == (None, None)
+    assert (free["own"].call_options.read_timeout, limited["plain"].call_options.read_timeout) == (7, 300)
