@@ -124,8 +124,8 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(is_asyn
 @rows("is_async", [False, True])
 @rows(
     "make",
-    [lambda info: MCPTool("quiet", info), lambda info: MCPToolset(info, tool_names=["quiet"])],
-    ids=["tool", "toolset"],
+    lambda info: MCPTool("quiet", info),
+    lambda info: MCPToolset(info, tool_names=["quiet"]),
 )
 def test_a_tool_that_others_have_not_seen_is_asked_for_before_it_is_missing(make, is_async):
     server = build_server()

@@ -35,14 +35,13 @@ def run_agent_with(toolset: MCPToolset, *, is_async: bool = False) -> None:
         run(agent, is_async=is_async)
 
 
-@rows("is_async", [False, True], ids=["run", "run_async"])
+@rows("is_async", [False, True])
 @rows(
     "info",
     StreamableHttpServerInfo("http://127.0.0.1:9/mcp"),
     SSEServerInfo("http://127.0.0.1:9/sse"),
     StdioServerInfo("no-such-command"),
     StdioServerInfo("sh", ["-c", "exit 3"]),
-    ids=["streamable-http", "sse", "no command", "stdio"],
 )
 def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_helps(info, is_async):
     with pytest.raises(MCPConnectionError) as failure:
