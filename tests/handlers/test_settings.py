@@ -15,7 +15,7 @@ from haystack.core.errors import SerializationError
 from haystack.utils import Secret
 from mcp import types
 
-from haystack_integrations.tools.mcp import AskUser, MCPHandlers, MCPSampling, MCPTool, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import AskUser, MCPHandlers, MCPSampling, MCPToolset, StdioServerInfo
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
 from tests.support.rows import rows
@@ -35,8 +35,7 @@ def nobody() -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("owner", [MCPToolset, MCPTool])
-def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> None:
+def test_handlers_survive_serialization(tmp_path: Path) -> None:
     handlers = MCPHandlers(
         sampling=MCPSampling(
             chat_generator=ScriptedChatGenerator([say("stored")]), consent=answer, max_requests=3, tools=False
@@ -49,15 +48,14 @@ def test_handlers_survive_serialization(owner: type[Any], tmp_path: Path) -> Non
         messages=answer,
         client_info={"name": "kiosk", "version": "7"},
     )
-    arguments = {"server_info": StdioServerInfo("true"), "handlers": handlers}
-    stored = owner(**arguments, **({"name": "add"} if owner is MCPTool else {})).to_dict()
-    loaded = owner.from_dict(stored)
+    stored = handlers.to_dict()
+    loaded = MCPHandlers.from_dict(stored)
     assert loaded.to_dict() == stored
-    assert loaded.handlers.sampling.chat_generator.replies == [say("stored")]
-    assert loaded.handlers.sampling.consent is answer
-    assert loaded.handlers.sampling.tools is False
-    assert isinstance(loaded.handlers.elicitation.ui, SimpleConsoleUI)
-    assert loaded.handlers.roots == (str(tmp_path), "file:///srv")
+    assert loaded.sampling.chat_generator.replies == [say("stored")]
+    assert loaded.sampling.consent is answer
+    assert loaded.sampling.tools is False
+    assert isinstance(loaded.elicitation.ui, SimpleConsoleUI)
+    assert loaded.roots == (str(tmp_path), "file:///srv")
     for each in (
         MCPHandlers(),
         MCPHandlers(sampling=answer, elicitation=accept_defaults, roots=nobody),
