@@ -236,7 +236,7 @@ class TestShutdown:
         assert not executor.get_loop().is_running()
         assert "shut down" in str(caller.exception(timeout=LIMIT))
 
-    @rows("error", [SystemExit(3), KeyboardInterrupt()])
+    @rows("error", SystemExit(3), KeyboardInterrupt())
     def test_is_not_for_a_task_to_bring_about(self, error):
         executor = AsyncExecutor.get_instance()
         with pytest.raises(type(error)):
@@ -259,7 +259,7 @@ def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_s
     assert ran == ["it"]
 
 
-@rows("iterations", range(3))
+@rows("iterations", *range(3))
 def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, iterations):
     executor = AsyncExecutor()
     is_ending, runs = asyncio.Event(), threading.Event()

@@ -252,7 +252,7 @@ class TestLargeTexts:
             assert f"{len(text):,} characters" in redacted
             assert redactor.text(redacted) == redacted
 
-    @rows("data", [["x"] * 10_000, ["x" * 9_000] * 10])
+    @rows("data", ["x"] * 10_000, ["x" * 9_000] * 10)
     def test_are_left_out_of_an_error_and_its_data(self, data):
         error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool", {"argument": data}, data={"texts": data})
         assert Redactor(["secret-value"]).error(error) is error

@@ -82,7 +82,7 @@ INSIDE = (*INSIDE, "[::ffff:10.0.0.1]", "[64:ff9b::a00:1]", "[2002:7f00:1::]")
 OUTSIDE = ("8.8.8.8", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::808:808]", "[2002:808:808::]")
 
 
-@rows("host", [*CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE])
+@rows("host", *CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE)
 async def test_metadata_of_a_server_outside_may_not_point_inside_the_network_however_that_is_written(host: str) -> None:
     of_cloud = host in (*CLOUD, *CLOUD_IN_6)
     for origin, is_refused in {"https://203.0.114.7": host not in OUTSIDE, "http://127.0.0.1": of_cloud}.items():

@@ -112,21 +112,19 @@ class TestWithoutAListener:
 
     @rows(
         ("answer", "message"),
-        [
-            (lambda _: 5, "`callback_handler` must give a URL or a dict, it gave int"),
-            (lambda request: {"state": request.state}, "the answer of the authorization server has no code"),
-            (
-                lambda request: {"error": "access_denied", "error_description": "not today", "state": request.state},
-                "the authorization server refused: access_denied: not today",
-            ),
-            (lambda _: {"error": "access_denied"}, "the authorization server refused: access_denied"),
-            (lambda _: {"error": "forged", "state": "another"}, "the answer has another `state`"),
-            (
-                lambda request: {"code": "c", "state": request.state, "iss": "https://honest.example.com"},
-                "iss mismatch: the answer is of https://honest.example.com",
-            ),
-            (lambda _: 1 / 0, "`callback_handler` failed (ZeroDivisionError"),
-        ],
+        (lambda _: 5, "`callback_handler` must give a URL or a dict, it gave int"),
+        (lambda request: {"state": request.state}, "the answer of the authorization server has no code"),
+        (
+            lambda request: {"error": "access_denied", "error_description": "not today", "state": request.state},
+            "the authorization server refused: access_denied: not today",
+        ),
+        (lambda _: {"error": "access_denied"}, "the authorization server refused: access_denied"),
+        (lambda _: {"error": "forged", "state": "another"}, "the answer has another `state`"),
+        (
+            lambda request: {"code": "c", "state": request.state, "iss": "https://honest.example.com"},
+            "iss mismatch: the answer is of https://honest.example.com",
+        ),
+        (lambda _: 1 / 0, "`callback_handler` failed (ZeroDivisionError"),
     )
     async def test_an_answer_without_a_code_says_what_is_wrong(self, answer: Any, message: str) -> None:
         network = TokenNetwork()
@@ -159,7 +157,9 @@ class TestWithoutAListener:
 
     @rows(
         ("methods", "is_basic"),
-        [(None, True), (["client_secret_post"], False), (["client_secret_post", "client_secret_basic"], True)],
+        (None, True),
+        (["client_secret_post"], False),
+        (["client_secret_post", "client_secret_basic"], True),
     )
     async def test_a_secret_is_sent_as_the_server_takes_it(self, methods, is_basic):
         network = TokenNetwork()
@@ -179,7 +179,7 @@ async def test_a_port_of_the_configuration_that_is_taken_fails_the_login(network
     assert network.forms() == []
 
 
-@rows("opens", [True, False])
+@rows("opens", True, False)
 async def test_the_browser_of_this_machine_shows_the_page(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     network, is_closed, opened = TokenNetwork(), threading.Event(), []
 

@@ -98,7 +98,7 @@ CONFIGS = [
 ]
 
 
-@rows("config", CONFIGS)
+@rows("config", *CONFIGS)
 def test_a_configuration_survives_yaml(config: OAuthConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*")
     info = StreamableHttpServerInfo(URL, oauth_config=config)
@@ -139,29 +139,27 @@ def test_a_configuration_shows_no_secret() -> None:
 
 @rows(
     ("options", "message"),
-    [
-        ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
-        ({"grant_type": "password"}, "`grant_type` must be 'authorization_code'"),
-        ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
-        ({"private_key": SECRET, "client_id": "me", "redirect_uri": "http://localhost/"}, "`redirect_uri` is for the"),
-        ({"redirect_uri": "https://me.example.com/back"}, "needs a `callback_handler`"),
-        ({"callback_handler": allow}, "needs the `redirect_uri`"),
-        ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
-        ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
-        ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
-        ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
-        ({"client_secret": SECRET, "client_id": "me", "token_endpoint_auth_method": "none"}, "is not for 'none'"),
-        ({"client_secret": SECRET, "client_id": "me", "private_key": SECRET}, "not for 'client_secret_basic'"),
-        ({"client_secret": SECRET, "client_id": "me", "key_id": "1"}, "`key_id` needs a `private_key`"),
-        (
-            {"grant_type": "client_credentials", "client_id": "me", "token_endpoint_auth_method": "client_secret_post"},
-            "'client_secret_post' needs a `client_secret`",
-        ),
-        (
-            {"client_id": "me", "private_key": SECRET, "assertion_provider": SECRET},
-            "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",
-        ),
-    ],
+    ({"client_secret": "plain"}, "`client_secret` must be a Secret"),
+    ({"grant_type": "password"}, "`grant_type` must be 'authorization_code'"),
+    ({"grant_type": "id_jag", "client_id": "me"}, "the grant 'id_jag' needs `client_secret`"),
+    ({"private_key": SECRET, "client_id": "me", "redirect_uri": "http://localhost/"}, "`redirect_uri` is for the"),
+    ({"redirect_uri": "https://me.example.com/back"}, "needs a `callback_handler`"),
+    ({"callback_handler": allow}, "needs the `redirect_uri`"),
+    ({"redirect_handler": 5}, "`redirect_handler` must be a function"),
+    ({"issuer": "auth.example.com"}, "`issuer` must be a URL like https://host/path"),
+    ({"token_storage": {}}, "`token_storage` must be an MCPTokenStorage"),
+    ({"token_endpoint_auth_method": "private_key_jwt"}, "is for the grant 'client_credentials'"),
+    ({"client_secret": SECRET, "client_id": "me", "token_endpoint_auth_method": "none"}, "is not for 'none'"),
+    ({"client_secret": SECRET, "client_id": "me", "private_key": SECRET}, "not for 'client_secret_basic'"),
+    ({"client_secret": SECRET, "client_id": "me", "key_id": "1"}, "`key_id` needs a `private_key`"),
+    (
+        {"grant_type": "client_credentials", "client_id": "me", "token_endpoint_auth_method": "client_secret_post"},
+        "'client_secret_post' needs a `client_secret`",
+    ),
+    (
+        {"client_id": "me", "private_key": SECRET, "assertion_provider": SECRET},
+        "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",
+    ),
 )
 def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
@@ -171,18 +169,16 @@ def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], 
 
 @rows(
     ("options", "message"),
-    [
-        ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
-        ({"auth": OAuthConfig()}, "pass an OAuthConfig as `oauth_config`, not as `auth`"),
-        ({"auth": "oauth", "token": "t"}, "`token` and `auth` exclude each other"),
-        ({"oauth_config": OAuthConfig(), "token_provider": make_store}, "`token_provider` and `oauth_config` exclude"),
-        ({"oauth_config": OAuthConfig(), "headers": {"authorization": "x"}}, "a header `Authorization` and"),
-        ({"auth": "basic"}, "`auth` must be 'oauth', an httpx2.Auth, the import path"),
-        ({"auth": "no_such_package.module:auth"}, "got one of a package that is not there"),
-        ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
-    ],
+    ({"auth": "oauth", "oauth_config": OAuthConfig()}, "`auth` and `oauth_config` exclude each other"),
+    ({"auth": OAuthConfig()}, "pass an OAuthConfig as `oauth_config`, not as `auth`"),
+    ({"auth": "oauth", "token": "t"}, "`token` and `auth` exclude each other"),
+    ({"oauth_config": OAuthConfig(), "token_provider": make_store}, "`token_provider` and `oauth_config` exclude"),
+    ({"oauth_config": OAuthConfig(), "headers": {"authorization": "x"}}, "a header `Authorization` and"),
+    ({"auth": "basic"}, "`auth` must be 'oauth', an httpx2.Auth, the import path"),
+    ({"auth": "no_such_package.module:auth"}, "got one of a package that is not there"),
+    ({"token": 5}, "`token` must be a string, a Secret, a token source or None"),
 )
-@rows("kind", [StreamableHttpServerInfo, SSEServerInfo])
+@rows("kind", StreamableHttpServerInfo, SSEServerInfo)
 def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         kind(url=URL, **options)
@@ -191,7 +187,14 @@ def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[s
 
 @rows(
     "bearer_token",
-    ["sk-s3cret", "Bearer s3cret", "sk:s3cret", "user_s3cret:word", "s3cret.a:s3cret", "token:s3cret", "", b"s3cret"],
+    "sk-s3cret",
+    "Bearer s3cret",
+    "sk:s3cret",
+    "user_s3cret:word",
+    "s3cret.a:s3cret",
+    "token:s3cret",
+    "",
+    b"s3cret",
 )
 def test_a_bearer_token_in_place_of_an_auth_is_not_repeated(bearer_token: Any) -> None:
     with pytest.raises(ValueError, match="bearer token as `token=`") as caught:

@@ -128,7 +128,7 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(sa
     assert len(server.kinds()) == (2 if options is PERSON else 1)
 
 
-@rows("options", [PERSON, SERVICE])
+@rows("options", PERSON, SERVICE)
 async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monkeypatch):
     server = DeployedServer(given={"expires_in": 1, "refresh_token": "absent"})
     auth = server.login(**options)
@@ -140,7 +140,7 @@ async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monke
     assert server.kinds() == (["login", "authorization_code"] if options is PERSON else ["client_credentials"] * 2)
 
 
-@rows("options", [PERSON, SERVICE])
+@rows("options", PERSON, SERVICE)
 async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(options):
     server = DeployedServer()
     auth = server.login(**options)
@@ -183,7 +183,9 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
 
 @rows(
     ("other", "is_same"),
-    [("https://AS.test:443/", True), ("https://as.test:8443", False), ("https://me@as.test", False)],
+    ("https://AS.test:443/", True),
+    ("https://as.test:8443", False),
+    ("https://me@as.test", False),
 )
 def test_only_issuers_of_an_origin_may_differ_by_a_slash(other: str, is_same: bool) -> None:
     assert same_issuer("https://as.test", other) is is_same
@@ -201,7 +203,10 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
 
 @rows(
     ("challenge", "scopes", "expected"),
-    [("", None, "a b"), (', scope = "c"', None, "c"), (', scope = "c"', [], None), ("", ["x", "y"], "x y")],
+    ("", None, "a b"),
+    (', scope = "c"', None, "c"),
+    (', scope = "c"', [], None),
+    ("", ["x", "y"], "x y"),
 )
 async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, scopes, expected):
     metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
@@ -214,11 +219,9 @@ async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, scopes, 
 
 @rows(
     "members",
-    [
-        {"client_id": 5},
-        {"client_id_issued_at": "2026-01-01", "client_secret_expires_at": "never", "contacts": "me@as.test"},
-        {"redirect_uris": BACK, "grant_types": "authorization_code", "response_types": "code", "scope": ["a"]},
-    ],
+    {"client_id": 5},
+    {"client_id_issued_at": "2026-01-01", "client_secret_expires_at": "never", "contacts": "me@as.test"},
+    {"redirect_uris": BACK, "grant_types": "authorization_code", "response_types": "code", "scope": ["a"]},
 )
 async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> None:
     network = TokenNetwork()
@@ -227,7 +230,7 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
     assert network.forms()[0]["client_id"] == str(members.get("client_id", "registered"))
 
 
-@rows("refusal", [httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"})])
+@rows("refusal", httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"}))
 async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
     network = TokenNetwork()
     network.answers["/register"] = [refusal]
@@ -300,7 +303,7 @@ OIDC = "/.well-known/openid-configuration"
 NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC: httpx2.Response(404)}
 
 
-@rows("odd", ["a mark", "a text", "an object", "a redirect"])
+@rows("odd", "a mark", "a text", "an object", "a redirect")
 async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
     network = TokenNetwork()
     body = json.dumps(network.metadata).encode()
@@ -373,7 +376,7 @@ async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -
     assert (asked[-1], len(asked)) == ("as.test", 2)
 
 
-@rows("resource", [httpx2.Response(503), httpx2.Response(200, json={})])
+@rows("resource", httpx2.Response(503), httpx2.Response(200, json={}))
 async def test_a_configured_issuer_suffices(resource: httpx2.Response) -> None:
     network = TokenNetwork()
     network.metadata |= {"authorization_endpoint": None, "response_types_supported": None}

@@ -146,13 +146,11 @@ async def test_an_id_token_becomes_an_id_jag_for_the_scopes_that_the_server_dema
 
 @rows(
     ("answer", "message"),
-    [
-        (httpx2.Response(403, text="no such person"), "answered with HTTP 403, without a token: no such person"),
-        (
-            httpx2.Response(200, json={"access_token": "t", "issued_token_type": "a-bearer"}),
-            "gave a token of the type 'a-bearer' in place of an ID-JAG",
-        ),
-    ],
+    (httpx2.Response(403, text="no such person"), "answered with HTTP 403, without a token: no such person"),
+    (
+        httpx2.Response(200, json={"access_token": "t", "issued_token_type": "a-bearer"}),
+        "gave a token of the type 'a-bearer' in place of an ID-JAG",
+    ),
 )
 async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(answer, message):
     network = TokenNetwork()

@@ -119,10 +119,8 @@ def test_an_auth_that_fails_fails_the_call_at_once(server: IdentityServer) -> No
 
 @rows(
     ("auth", "message"),
-    [
-        ("builtins:dict", "`auth` must give an httpx2.Auth, it gave dict"),
-        ("tests.auth.test_own_auth:missing", "there is no 'missing' in the module"),
-    ],
+    ("builtins:dict", "`auth` must give an httpx2.Auth, it gave dict"),
+    ("tests.auth.test_own_auth:missing", "there is no 'missing' in the module"),
 )
 def test_an_auth_that_is_none_fails_the_connect_and_says_so(server: IdentityServer, auth: str, message: str) -> None:
     with pytest.raises(MCPAuthorizationError) as caught:
@@ -178,7 +176,7 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
         assert seen(connection).startswith("Numbered ")
 
 
-@rows(("parameter", "value"), [("auth", the_one), ("token", SyncSource("a-sync-token"))], ids=["auth", "token"])
+@rows(("parameter", "value"), ("auth", the_one), ("token", SyncSource("a-sync-token")))
 def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
     with OAuthServer() as server, pytest.raises(MCPConnectionError) as caught:
         MCPConnection(StreamableHttpServerInfo(server.url, **{parameter: value})).list_tools()

@@ -328,7 +328,7 @@ async def test_a_lock_of_a_process_that_died_ends() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-@rows("status", [403, 503])
+@rows("status", 403, 503)
 async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: int) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)

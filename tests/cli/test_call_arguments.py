@@ -38,20 +38,18 @@ def of(schema: Any, **more: Any) -> dict[str, Any]:
 
 @rows(
     ("text", "schema", "value"),
-    [
-        ("5", {"type": "integer"}, 5),
-        ("5", {"type": "string"}, "5"),
-        ("Yes", {"type": "boolean"}, True),
-        ("yes", {"type": ["boolean", "string"]}, "yes"),
-        ("null", {"type": ["string", "null"]}, None),
-        ('"\\ud800"', {}, "\ud800"),
-        ("NaN", {}, "NaN"),
-        ("5", INTEGERS, [5]),
-        ("[1, 2]", INTEGERS, [1, 2]),
-        ("5", {"oneOf": [{"$ref": "#/$defs/numbers"}, {"type": "null"}]}, [5]),
-        ('{"b": 1}', {"type": "object"}, {"b": 1}),
-        ("5", {"$ref": "https://example.com/elsewhere"}, 5),
-    ],
+    ("5", {"type": "integer"}, 5),
+    ("5", {"type": "string"}, "5"),
+    ("Yes", {"type": "boolean"}, True),
+    ("yes", {"type": ["boolean", "string"]}, "yes"),
+    ("null", {"type": ["string", "null"]}, None),
+    ('"\\ud800"', {}, "\ud800"),
+    ("NaN", {}, "NaN"),
+    ("5", INTEGERS, [5]),
+    ("[1, 2]", INTEGERS, [1, 2]),
+    ("5", {"oneOf": [{"$ref": "#/$defs/numbers"}, {"type": "null"}]}, [5]),
+    ('{"b": 1}', {"type": "object"}, {"b": 1}),
+    ("5", {"$ref": "https://example.com/elsewhere"}, 5),
 )
 def test_a_text_gets_the_type_that_the_schema_wants(text: str, schema: Any, value: Any) -> None:
     found = typed_arguments([f"a={text}"], None, of(schema, **{"$defs": {"numbers": INTEGERS}}))["a"]
@@ -71,13 +69,11 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
 
 @rows(
     ("words", "given", "told"),
-    [
-        ([], '{"a": 1,\n}', "--input is not valid JSON: "),
-        (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
-        (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
-        (["a:=x-secret"], None, "'a' is not valid JSON: "),
-        (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
-    ],
+    ([], '{"a": 1,\n}', "--input is not valid JSON: "),
+    (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
+    (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
+    (["a:=x-secret"], None, "'a' is not valid JSON: "),
+    (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(
     words: list[str], given: str | None, told: str, tmp_path: Path
@@ -132,16 +128,14 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
 
 @rows(
     ("request_", "typed", "answers", "told"),
-    [
-        (PAGE, "Yes\n", True, "Open this page if you trust the server: https://example.com/pay\\x1b[2J"),
-        (PAGE, "", None, "Have you opened it? [y/N]"),
-        (OPTIONAL, "\n\n\n", False, "Accept? [y/N]"),
-        (FORM, "2\nred\nsoon\n", {"count": 2, "colour": "red", "note": "soon"}, "count, How many (integer): "),
-        (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
-        (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
-        (FORM, "2\n", None, "How many"),
-        (CHOICES, "r\ns, l\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
-    ],
+    (PAGE, "Yes\n", True, "Open this page if you trust the server: https://example.com/pay\\x1b[2J"),
+    (PAGE, "", None, "Have you opened it? [y/N]"),
+    (OPTIONAL, "\n\n\n", False, "Accept? [y/N]"),
+    (FORM, "2\nred\nsoon\n", {"count": 2, "colour": "red", "note": "soon"}, "count, How many (integer): "),
+    (FORM, "\n2\n\n\n", {"count": 2, "colour": "blue"}, "An answer is needed; Ctrl-D cancels."),
+    (FORM, "many\n2\n\n\n", {"count": 2, "colour": "blue"}, "'count' must be of type integer"),
+    (FORM, "2\n", None, "How many"),
+    (CHOICES, "r\ns, l\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
 )
 def test_a_server_asks_in_the_terminal(monkeypatch, capsys, request_, typed, answers, told):
     monkeypatch.setenv("COLUMNS", "300")

@@ -71,12 +71,10 @@ def test_a_text_into_a_pipe_is_what_the_server_sent_and_json_is_safe_to_show(run
 
 @rows(
     ("words", "stdin"),
-    [
-        (["--input", "-"], '{"a": 5, "b": 3}'),
-        (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
-        (["a:=5", "b@-"], "3"),
-        (["a=5", "b=3"], None),  # there is no stdin
-    ],
+    (["--input", "-"], '{"a": 5, "b": 3}'),
+    (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
+    (["a:=5", "b@-"], "3"),
+    (["a=5", "b=3"], None),  # there is no stdin
 )
 def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str | None) -> None:
     assert run("call", IN_PROCESS, "add", *words, stdin=stdin).screen == "8\n"
@@ -84,40 +82,38 @@ def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str
 
 @rows(
     ("words", "code", "told"),
-    [
-        ([], 0, ""),
-        (["--version"], 0, ""),
-        (["lst"], 2, 'Did you mean "list"'),
-        (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx \u2026"'),
-        (["list", ""], 2, "The target is empty"),
-        (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, with its arguments"),
-        (["list", "nowhere"], 2, "is neither a script nor a configuration file, nor a command on the PATH, nor"),
-        (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
-        (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
-        (
-            ["list", "http://127.0.0.1:9/mcp", "--token-env", "EMPTY_TOKEN"],
-            2,
-            "variable EMPTY_TOKEN, which",
-        ),
-        (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
-        (["list", IN_PROCESS, "--timeout", "0"], 2, "--timeout"),
-        (["list", "http://127.0.0.1:9/mcp"], 3, "nothing listens at 127.0.0.1:9"),
-        (["list", "{folder}/broken.py:server"], 2, "broken.py cannot be run: RuntimeError: out of order"),
-        (["call", "tests.servers.asking_server:server", "ask_order"], 1, "there is no terminal to answer in: What do"),
-        (["call", IN_PROCESS, "ad", "a=1"], 2, "has no tool 'ad'. Did you mean 'add'?"),
-        (["call", IN_PROCESS, "add", "a=1"], 2, "'b' missing. It takes a: integer, b: integer"),
-        (["call", IN_PROCESS, "add", "a=1", "bb=2"], 2, "'b' missing; there is no argument 'bb'. It takes a: integer"),
-        (["call", IN_PROCESS, "add", "a=1", "b=x-secret"], 2, "'b' must be of type integer"),
-        (["call", IN_PROCESS, "add", "--password=x-secret"], 2, "Unknown option: --password.\nArguments are written"),
-        (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),
-        (["call", IN_PROCESS, "sleep", "seconds=60", "--timeout", "0.5"], 5, "the tool may have run"),
-        (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
-        (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
-        (["list", "--config", "{folder}/empty.json"], 2, "There is no target, and there are no servers in "),
-        (["list", "{folder}/forgets.py"], 3, "does it run a server, as `server.run()` does?"),
-        (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
-        (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
-    ],
+    ([], 0, ""),
+    (["--version"], 0, ""),
+    (["lst"], 2, 'Did you mean "list"'),
+    (["list", "uvx", "mcp-server-time"], 2, 'whole command in quotes: mcp-haystack list "uvx \u2026"'),
+    (["list", ""], 2, "The target is empty"),
+    (["call", "python", "server.py", "add"], 2, "Put the whole command in quotes, with its arguments"),
+    (["list", "nowhere"], 2, "is neither a script nor a configuration file, nor a command on the PATH, nor"),
+    (["list", "nowhere.json"], 2, "There is no file nowhere.json"),
+    (["list", "http://127.0.0.1:9/mcp", "--token-env", "NOT_SET_ANYWHERE"], 2, "not set: NOT_SET_ANYWHERE"),
+    (
+        ["list", "http://127.0.0.1:9/mcp", "--token-env", "EMPTY_TOKEN"],
+        2,
+        "variable EMPTY_TOKEN, which",
+    ),
+    (["list", IN_PROCESS, "--header", "X-Tenant: acme"], 2, "are for servers with a URL"),
+    (["list", IN_PROCESS, "--timeout", "0"], 2, "--timeout"),
+    (["list", "http://127.0.0.1:9/mcp"], 3, "nothing listens at 127.0.0.1:9"),
+    (["list", "{folder}/broken.py:server"], 2, "broken.py cannot be run: RuntimeError: out of order"),
+    (["call", "tests.servers.asking_server:server", "ask_order"], 1, "there is no terminal to answer in: What do"),
+    (["call", IN_PROCESS, "ad", "a=1"], 2, "has no tool 'ad'. Did you mean 'add'?"),
+    (["call", IN_PROCESS, "add", "a=1"], 2, "'b' missing. It takes a: integer, b: integer"),
+    (["call", IN_PROCESS, "add", "a=1", "bb=2"], 2, "'b' missing; there is no argument 'bb'. It takes a: integer"),
+    (["call", IN_PROCESS, "add", "a=1", "b=x-secret"], 2, "'b' must be of type integer"),
+    (["call", IN_PROCESS, "add", "--password=x-secret"], 2, "Unknown option: --password.\nArguments are written"),
+    (["call", IN_PROCESS, "fail", "message=out of paper"], 1, "out of paper"),
+    (["call", IN_PROCESS, "sleep", "seconds=60", "--timeout", "0.5"], 5, "the tool may have run"),
+    (["read", IN_PROCESS, "memo://nothing"], 1, "memo://nothing"),
+    (["prompt", IN_PROCESS, "greet", "who=me"], 2, "It takes name: string"),
+    (["list", "--config", "{folder}/empty.json"], 2, "There is no target, and there are no servers in "),
+    (["list", "{folder}/forgets.py"], 3, "does it run a server, as `server.run()` does?"),
+    (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
+    (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
 )
 def test_the_exit_code_tells_what_happened(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, told: str
@@ -140,11 +136,9 @@ def test_the_exit_code_tells_what_happened(
 
 @rows(
     ("words", "error"),
-    [
-        (["inspect"], {"type": "MissingArgumentError", "exitCode": 2}),
-        (["list", "http://127.0.0.1:9/mcp"], {"type": "MCPConnectionError", "exitCode": 3}),
-        (["call", IN_PROCESS, "fail", "message=out of paper"], {"type": "MCPInvocationError", "exitCode": 1}),
-    ],
+    (["inspect"], {"type": "MissingArgumentError", "exitCode": 2}),
+    (["list", "http://127.0.0.1:9/mcp"], {"type": "MCPConnectionError", "exitCode": 3}),
+    (["call", IN_PROCESS, "fail", "message=out of paper"], {"type": "MCPInvocationError", "exitCode": 1}),
 )
 def test_scripts_get_an_error_as_json(run: Run, words: list[str], error: dict[str, Any]) -> None:
     ran = run(*words, "--json")
@@ -221,10 +215,8 @@ def test_a_defect_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.Monk
 
 @rows(
     "entry",
-    [
-        {"headers": {"authorization": "Bearer old", "x-tenant": "old"}},
-        {"headers": {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"}},
-    ],
+    {"headers": {"authorization": "Bearer old", "x-tenant": "old"}},
+    {"headers": {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"}},
 )
 def test_headers_and_tokens_reach_the_server_in_place_of_those_of_a_file_and_nothing_else(
     run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any
@@ -355,11 +347,9 @@ BIG = f"python -m haystack_integrations.tools.mcp.cli call {IN_PROCESS} big size
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /dev/full")
 @rows(
     ("script", "code", "stdout", "stderr"),
-    [
-        (f"{BIG} | head -c 10", 0, "x" * 10, ""),
-        (f"exec 3> >(true); wait $!; {HELP} >&3", 141, "", ""),
-        (f"{BIG} >/dev/full", 1, "", "Error: [Errno 28] No space left on device\n"),
-    ],
+    (f"{BIG} | head -c 10", 0, "x" * 10, ""),
+    (f"exec 3> >(true); wait $!; {HELP} >&3", 141, "", ""),
+    (f"{BIG} >/dev/full", 1, "", "Error: [Errno 28] No space left on device\n"),
 )
 def test_a_stdout_that_cannot_be_written_to_is_no_defect(script: str, code: int, stdout: str, stderr: str) -> None:
     ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())

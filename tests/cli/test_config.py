@@ -25,7 +25,7 @@ def write(folder: Path, **servers: Any) -> str:
     return servers_file(folder / "mcp.json", servers)
 
 
-@rows("file", sorted(FILES.iterdir()), ids=lambda file: file.name)
+@rows("file", *sorted(FILES.iterdir()))
 def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: Path) -> None:
     ran = run("config", str(file))
     assert ran.code == 0, ran.errors

@@ -150,7 +150,7 @@ def test_a_record_that_cannot_be_read_is_told(settings: Path, run: Run, record: 
     assert (ran.code, "Delete it, and log in again" in ran.errors) == (2, True)
 
 
-@rows(("platform", "folder"), [("darwin", "Library/Application Support"), ("win32", "AppData")])
+@rows(("platform", "folder"), ("darwin", "Library/Application Support"), ("win32", "AppData"))
 def test_settings_are_where_the_system_keeps_them(settings, tmp_path, monkeypatch, platform, folder):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))

@@ -119,20 +119,18 @@ TOLD = {"prompt": "Tell me of tea."}
 
 @rows(
     ("target", "tool", "arguments", "expected"),
-    [
-        ("shelf.py", *SUM, {"result": 8}),
-        ("shelf:sdk", *SUM, {"result": 8}),
-        ("shelf.py:tell", "tell", {"topic": "tea"}, TOLD),
-        ("shelf:pipeline", "pipeline", {"topic": "tea"}, TOLD),
-        ("answer.yaml", "answer", {"topic": "tea"}, TOLD),
-        ("shelf:tool", *SUM, {"result": 8}),
-        ("shelf:several", *SUM, {"result": 8}),
-        ("shelf:add", *SUM, {"result": 8}),
-        ("shelf:baker", "baker", {"task": "How long does bread take?"}, {"answer": "Forty minutes."}),
-        ("tools.yaml", *SUM, {"result": 8.0}),
-        ("shelf:other", *SUM, {"result": 8.0}),
-        ("mcp.json", "maths_add", SUM[1], {"result": 8.0}),
-    ],
+    ("shelf.py", *SUM, {"result": 8}),
+    ("shelf:sdk", *SUM, {"result": 8}),
+    ("shelf.py:tell", "tell", {"topic": "tea"}, TOLD),
+    ("shelf:pipeline", "pipeline", {"topic": "tea"}, TOLD),
+    ("answer.yaml", "answer", {"topic": "tea"}, TOLD),
+    ("shelf:tool", *SUM, {"result": 8}),
+    ("shelf:several", *SUM, {"result": 8}),
+    ("shelf:add", *SUM, {"result": 8}),
+    ("shelf:baker", "baker", {"task": "How long does bread take?"}, {"answer": "Forty minutes."}),
+    ("tools.yaml", *SUM, {"result": 8.0}),
+    ("shelf:other", *SUM, {"result": 8.0}),
+    ("mcp.json", "maths_add", SUM[1], {"result": 8.0}),
 )
 def test_any_kind_of_thing_is_served(shelf, capsys, target, tool, arguments, expected):
     with MCPConnection(InProcessServerInfo(make_server(target))) as connection:
@@ -198,24 +196,22 @@ def test_worker_processes_can_make_the_server_too(run: Run, shelf: Path, monkeyp
 
 @rows(
     ("words", "told"),
-    [
-        (["nowhere.yaml"], "There is no file nowhere.yaml"),
-        (["shelf.py:nobody"], "has no object 'nobody'"),
-        (["shelf.py:serve"], "has no object 'serve'. Did you mean 'server'?"),
-        (["shelf.py", "--show-errors", "--name", "two"], "shelf.py is a server already, for which serve does not take"),
-        (["shelf.py:number"], "'number' is of type int, which cannot be served"),
-        (["shelf.py:tell", "--input", "query"], "--input takes NAME=component.socket"),
-        (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no `host`, `port`, `path` or `workers`: add --http"),
-        (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
-        (["answer.yaml", "--http", "--host", "0.0.0.0"], "or pass --insecure if"),
-        (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
-        (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
-        (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
-        (["empty.yaml"], "has neither `components` of a pipeline"),
-        (["nameless.py"], "as in nameless.py:name"),
-        (["chat.yaml"], "OPENAI_API_KEY"),
-        (["dead.json", "--http", "--port", "0"], "the server process ended with exit code 1"),
-    ],
+    (["nowhere.yaml"], "There is no file nowhere.yaml"),
+    (["shelf.py:nobody"], "has no object 'nobody'"),
+    (["shelf.py:serve"], "has no object 'serve'. Did you mean 'server'?"),
+    (["shelf.py", "--show-errors", "--name", "two"], "shelf.py is a server already, for which serve does not take"),
+    (["shelf.py:number"], "'number' is of type int, which cannot be served"),
+    (["shelf.py:tell", "--input", "query"], "--input takes NAME=component.socket"),
+    (["answer.yaml", "--port", "8000", "--host", "0.0.0.0"], "no `host`, `port`, `path` or `workers`: add --http"),
+    (["answer.yaml", "--http", "--host", "0.0.0.0"], "Pass --token-env NAME, bind to"),
+    (["answer.yaml", "--http", "--host", "0.0.0.0"], "or pass --insecure if"),
+    (["answer.yaml", "--http", "--token-env", "NOT_SET"], "Error: the environment variable NOT_SET is not set"),
+    (["odd.yaml"], "'odd' of class 'PromptBuilder'. Original error: PromptBuilder.__init__() got an unexpected"),
+    (["broken.yaml"], "broken.yaml is not valid YAML: line 2, column 6"),
+    (["empty.yaml"], "has neither `components` of a pipeline"),
+    (["nameless.py"], "as in nameless.py:name"),
+    (["chat.yaml"], "OPENAI_API_KEY"),
+    (["dead.json", "--http", "--port", "0"], "the server process ended with exit code 1"),
 )
 def test_what_cannot_be_served_is_told(run: Run, shelf: Path, monkeypatch, words: list[str], told: str) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)

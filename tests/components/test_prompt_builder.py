@@ -63,7 +63,7 @@ def prompter() -> Prompter:
     return Prompter()
 
 
-@rows(("system_role", "role"), [(None, ChatRole.USER), ("first", ChatRole.SYSTEM)])
+@rows(("system_role", "role"), (None, ChatRole.USER), ("first", ChatRole.SYSTEM))
 def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(use, prompter, system_role, role):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], system_role=system_role)
     first, second = use(builder, name="Ada", style="loudly")["prompt"]

@@ -91,17 +91,15 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
 
 @rows(
     ("parameters", "message"),
-    [
-        ({"server_info": "http://localhost:8000/mcp"}, "`server_info` must be an MCPServerInfo .*`server_info_from`"),
-        ({"handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
-        *[
-            ({name: value}, f"`{name}` must be a positive number of seconds")
-            for name in ("connection_timeout", "invocation_timeout")
-            for value in (0, -1, "30", True, float("nan"), float("inf"))
-        ],
-        ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
-        ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
+    ({"server_info": "http://localhost:8000/mcp"}, "`server_info` must be an MCPServerInfo .*`server_info_from`"),
+    ({"handlers": "none"}, "`handlers` must be of type MCPHandlers, or a dict"),
+    *[
+        ({name: value}, f"`{name}` must be a positive number of seconds")
+        for name in ("connection_timeout", "invocation_timeout")
+        for value in (0, -1, "30", True, float("nan"), float("inf"))
     ],
+    ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
+    ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
 )
 def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(parameters, message):
     with pytest.raises(ValueError, match=message):
@@ -110,12 +108,10 @@ def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(para
 
 @rows(
     ("method", "arguments", "message"),
-    [
-        ("read_resource", {"resource": 5}, "`resource` must be a URI or a Resource, got int"),
-        ("get_prompt", {"name": "a", "arguments": {"times": 5}}, "`arguments` must be a dictionary of strings"),
-        ("complete", {"ref": "a", "argument": {"name": "a"}}, "`ref` must be a Prompt, a ResourceTemplate"),
-        ("call_tool", {"tool_name": "add", "on_progress": asyncio.sleep}, "must not be asynchronous"),
-    ],
+    ("read_resource", {"resource": 5}, "`resource` must be a URI or a Resource, got int"),
+    ("get_prompt", {"name": "a", "arguments": {"times": 5}}, "`arguments` must be a dictionary of strings"),
+    ("complete", {"ref": "a", "argument": {"name": "a"}}, "`ref` must be a Prompt, a ResourceTemplate"),
+    ("call_tool", {"tool_name": "add", "on_progress": asyncio.sleep}, "must not be asynchronous"),
 )
 def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, arguments, message):
     connection = MCPConnection(COUNTER)

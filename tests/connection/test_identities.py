@@ -172,19 +172,17 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
 @pytest.mark.parametrize("era", ["2026"])
 @rows(
     ("provider", "context", "reason"),
-    [
-        ({"token_provider": lambda _: ""}, {}, "`token_provider` must return a string that is not empty, it"),
-        ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, {}, "it returned TokenSecret"),
-        ({"token_provider": token_of}, {"user": "mallory"}, "`token_provider` failed (PermissionError)"),
-        ({"token_provider": "no_such_package.vault:token"}, {}, "ModuleNotFoundError: No module named 'no_such_"),
-        ({"headers_provider": lambda _: {"X-Count": 5}}, {}, "`headers_provider` must return a dict of strings"),
-        ({}, {"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),
-        ({}, {"token": NOT_SET}, "the token of mcp_request_context has no value"),
-        ({}, {"headers": {"X-Key": NOT_SET}}, "the header 'X-Key' of mcp_"),
-        ({}, {"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
-        ({}, {"headers": {"X-Key": "Bearer "}}, "'X-Key' has nothing after its first word: a token is empty"),
-        ({}, {"headers": {"X-Key: 5ecret": ""}}, "the name of a header that begins with 'X-Key' is empty, or has a"),
-    ],
+    ({"token_provider": lambda _: ""}, {}, "`token_provider` must return a string that is not empty, it"),
+    ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, {}, "it returned TokenSecret"),
+    ({"token_provider": token_of}, {"user": "mallory"}, "`token_provider` failed (PermissionError)"),
+    ({"token_provider": "no_such_package.vault:token"}, {}, "ModuleNotFoundError: No module named 'no_such_"),
+    ({"headers_provider": lambda _: {"X-Count": 5}}, {}, "`headers_provider` must return a dict of strings"),
+    ({}, {"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),
+    ({}, {"token": NOT_SET}, "the token of mcp_request_context has no value"),
+    ({}, {"headers": {"X-Key": NOT_SET}}, "the header 'X-Key' of mcp_"),
+    ({}, {"headers": {"X-Key": "5ecret\nX-Other: 1"}}, "the value of the header 'X-Key' has a line break"),
+    ({}, {"headers": {"X-Key": "Bearer "}}, "'X-Key' has nothing after its first word: a token is empty"),
+    ({}, {"headers": {"X-Key: 5ecret": ""}}, "the name of a header that begins with 'X-Key' is empty, or has a"),
 )
 def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
     server, provider, context, reason, monkeypatch
@@ -275,7 +273,7 @@ def test_a_server_that_has_sessions_now_gets_one_for_each_user() -> None:
         assert {"Bearer alice-token", "Bearer bob-token"} == {*server.openers.values()}
 
 
-@rows("identity", [{"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}}])
+@rows("identity", {"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}})
 def test_servers_without_headers_refuse_them(identity):
     server = ForeignServer(definition("a"))
     refused = "cannot get the `token` and `headers`.*or of an interceptor"
@@ -289,10 +287,8 @@ def test_servers_without_headers_refuse_them(identity):
 
 @rows(
     ("parameters", "message"),
-    [
-        ({"user": 1}, "`user` must be a string, or None, got int"),
-        ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
-    ],
+    ({"user": 1}, "`user` must be a string, or None, got int"),
+    ({"token": ""}, "`token` must be a string or a Secret, or None, got an empty string"),
 )
 def test_an_invalid_context_is_refused(parameters, message):
     with pytest.raises(ValueError, match=message), mcp_request_context(**parameters):

@@ -99,7 +99,7 @@ async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_th
     assert story == [(*event, value) for value in ("of a thread", "of a task") for event in events]
 
 
-@rows("era", [{}, {"handshake": True}])
+@rows("era", {}, {"handshake": True})
 async def test_headers_user_and_meta_are_seen_and_changed(era):
     async def signing(call: MCPToolCall, call_next: Any) -> Any:
         assert (call.user, call.headers, call.meta) == ("ada", block["headers"], block["meta"])
@@ -189,15 +189,13 @@ async def hasty(call: MCPToolCall, call_next: Any) -> Any:
 
 @rows(
     ("interceptor", "expected", "message"),
-    [
-        (returning(None), MCPInvocationError, "careless' returned None; return what"),
-        (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
-        (lambda call, _: hasty(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
-        (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
-        (lambda call, send: send(call.arguments), MCPInvocationError, "TypeError: it passed mappingproxy"),
-        (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
-        (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
-    ],
+    (returning(None), MCPInvocationError, "careless' returned None; return what"),
+    (returning({"x": object()}), MCPInvocationError, "careless' raised TypeError: Object of type object"),
+    (lambda call, _: hasty(call, None), MCPInvocationError, "returned coroutine; define it with `async def`"),
+    (hasty, MCPInvocationError, r"hasty' returned coroutine; `await call_next\(call\)`\."),
+    (lambda call, send: send(call.arguments), MCPInvocationError, "TypeError: it passed mappingproxy"),
+    (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
+    (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
 )
 async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(stdio_server, interceptor, expected, message):
     with MCPTool("add", stdio_server().info(), interceptors=[passing, interceptor]) as tool:
@@ -328,13 +326,11 @@ def test_what_has_no_import_path_is_an_error_of_to_dict():
 
 @rows(
     ("interceptors", "named"),
-    [
-        (passing, "must be (a list of functions|a valid list)"),
-        ([5], "got int"),
-        (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
-        ([f"{HERE}:HERE"], "got '.*', which is str"),
-        ([lambda call: call], "must take two arguments"),
-    ],
+    (passing, "must be (a list of functions|a valid list)"),
+    ([5], "got int"),
+    (["tests.nothing:here"], "'tests.nothing:here' cannot be imported"),
+    ([f"{HERE}:HERE"], "got '.*', which is str"),
+    ([lambda call: call], "must take two arguments"),
 )
 def test_invalid_interceptors_are_refused_at_construction(interceptors: Any, named: str) -> None:
     info = StreamableHttpServerInfo(url="http://localhost:1/mcp")

@@ -250,7 +250,8 @@ async def listening_in(
 
 @rows(
     ("failure", "attempts"),
-    [(MCPConnectionError("HTTP 502 Bad Gateway"), 3), (MCPAuthorizationError("the person has declined"), 1)],
+    (MCPConnectionError("HTTP 502 Bad Gateway"), 3),
+    (MCPAuthorizationError("the person has declined"), 1),
 )
 async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_fails_unless_a_person_has_declined(
     failure, attempts, monkeypatch, caplog
@@ -291,7 +292,7 @@ async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscript
     assert sent == ["subscribe", "unsubscribe", "subscribe"]
 
 
-@rows(("is_refused", "said"), [(True, "does not report changes of resource"), (False, "the session ended meanwhile")])
+@rows(("is_refused", "said"), (True, "does not report changes of resource"), (False, "the session ended meanwhile"))
 async def test_all_who_wait_for_a_subscription_hear_that_there_is_none(is_refused, said):
     async def listen(_: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
         if is_refused:

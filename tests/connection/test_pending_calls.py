@@ -108,12 +108,10 @@ def test_questions_without_an_answer_go_to_the_handler(patient_stdio_server):
 
 @rows(
     ("answers", "message"),
-    [
-        (None, r"has no \['size'\]"),
-        ({"colour": True, "size": True}, r"unknown keys \['colour'\]"),
-        ({"size": {"size": 5}}, "does not fit the form: size"),
-        ({"size": "secret-answer"}, r"must return a dictionary((?!secret-answer).)*$"),
-    ],
+    (None, r"has no \['size'\]"),
+    ({"colour": True, "size": True}, r"unknown keys \['colour'\]"),
+    ({"size": {"size": 5}}, "does not fit the form: size"),
+    ({"size": "secret-answer"}, r"must return a dictionary((?!secret-answer).)*$"),
 )
 def test_answers_that_do_not_fit_are_refused_before_anything_is_sent(patient_stdio_server, answers, message):
     server = patient_stdio_server()
@@ -210,13 +208,11 @@ LEFT_OPEN = MCPPendingCall(tool_name="order", request_state="opaque").to_dict()
 
 @rows(
     "data",
-    [
-        {},
-        {**LEFT_OPEN, "version": 2},
-        {**LEFT_OPEN, "request_state": None},  # nothing to go on with: the tool would run once more
-        {name: value for name, value in LEFT_OPEN.items() if name != "arguments"},
-        {**LEFT_OPEN, "withheld": 3},
-    ],
+    {},
+    {**LEFT_OPEN, "version": 2},
+    {**LEFT_OPEN, "request_state": None},  # nothing to go on with: the tool would run once more
+    {name: value for name, value in LEFT_OPEN.items() if name != "arguments"},
+    {**LEFT_OPEN, "withheld": 3},
 )
 def test_what_is_no_pending_call_is_refused(data: Any) -> None:
     assert MCPPendingCall.from_dict(LEFT_OPEN).to_dict() == LEFT_OPEN

@@ -136,7 +136,7 @@ def test_an_interrupt_in_a_function_ends_the_call(server):
         wait_until(lambda: connection.status().in_flight == 0, "the end of the call")
 
 
-@rows("interceptors", [[], [passing, passing_async]])
+@rows("interceptors", [], [passing, passing_async])
 async def test_a_streaming_callback_gets_progress_where_its_caller_is_also_of_a_wrapped_call(server, interceptors):
     chunks = []
 

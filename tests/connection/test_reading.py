@@ -85,7 +85,7 @@ def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, name
     assert f"does not end as it should: {reason}" in caplog.text
 
 
-@rows("kind", [MCPConnection, MCPToolset])
+@rows("kind", MCPConnection, MCPToolset)
 def test_what_the_server_says_of_itself_is_none_while_there_is_no_session(kind):
     user = kind(PagedServer().info)
     with user:

@@ -73,7 +73,7 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
 
 
 @pytest.mark.parametrize("version", [OLD, NEW])
-@rows(("result", "said", "structured", "is_error"), CALLS)
+@rows(("result", "said", "structured", "is_error"), *CALLS)
 def test_what_can_be_read_of_a_call_is_kept(version, result, said, structured, is_error):
     assert not is_plain(result)
     read = mended("tools/call", version, result)

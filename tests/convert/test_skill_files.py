@@ -122,7 +122,7 @@ def test_yaml_that_says_something_else_is_refused(header):
         checked_instructions(*skill_of(header, {"name": "pdf", "description": "PDF files"}))
 
 
-@rows("text", ["", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n"])
+@rows("text", "", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n")
 def test_instructions_without_yaml_are_refused_and_bytes_are_read_if_they_are_text(text):
     dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
     with pytest.raises(MCPSkillError, match="does not begin with YAML"):
@@ -143,7 +143,7 @@ def test_a_file_is_checked_whether_it_is_text_or_not():
             checked_file(skill, uri, wrong)
 
 
-@rows("path", ["../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", "."])
+@rows("path", "../other/SKILL.md", "forms/../forms/a.md", "/forms/a.md", "", ".")
 def test_a_path_that_is_not_in_the_skill_is_refused(path):
     skill, dynamic = read_skill(entry()), read_skill(entry(resources="dynamic"))
     assert file_uri(dynamic, "forms/b.md") == f"{ROOT}forms/b.md"

@@ -35,7 +35,7 @@ def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():
     assert provider_safe_name(name + ".") != provider_safe_name(name + "/")
 
 
-@rows("prefix", [None, "p" * 32])
+@rows("prefix", None, "p" * 32)
 @rows(
     ("names", "kept"),
     (["a_b", "a.b", "a/b", "other"], ["a_b", "other"]),

@@ -37,7 +37,7 @@ WAYS = [*(f"{dots}/secret" for dots in DOTS), "..%5csecret", "a\\..\\..\\secret"
 WAYS += ["a%00.md", "/etc/passwd", "%252Fetc/passwd", "read?file=%2e%2e%2fsecret", "a b.md", " "]
 
 
-@rows("path", WAYS)
+@rows("path", *WAYS)
 def test_no_way_of_writing_a_uri_leads_out_of_a_folder(path: str) -> None:
     assert not matches_any(f"file:///public/{path}", [FILES])
 

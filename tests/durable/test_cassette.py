@@ -179,12 +179,10 @@ def test_declared_secrets_are_not_in_the_file(file):
 
 @rows(
     ("content", "message"),
-    [
-        (None, r"There is no cassette .*case\.json\. Record it, in pytest with --mcp-record-mode=once"),
-        ("{", r"The cassette .*case\.json cannot be read \(JSONDecodeError\)"),
-        ('{"format": 9}', "is of format 9; this version reads format 1"),
-        ('{"format": 1, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
-    ],
+    (None, r"There is no cassette .*case\.json\. Record it, in pytest with --mcp-record-mode=once"),
+    ("{", r"The cassette .*case\.json cannot be read \(JSONDecodeError\)"),
+    ('{"format": 9}', "is of format 9; this version reads format 1"),
+    ('{"format": 1, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
 )
 def test_a_file_that_is_no_cassette_is_named(file, content, message):
     if content is not None:

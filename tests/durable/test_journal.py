@@ -528,13 +528,11 @@ def test_results_are_encrypted_with_a_key(new_journal, tools, tmp_path):
 
 @rows(
     ("parameters", "message"),
-    [
-        ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
-        ({"lease": 0}, "`lease` must be greater than 0, got 0"),
-        ({"on_unknown": "ask"}, "`on_unknown` must be 'error' or 'model'"),
-        ({"encryption_key": "abc"}, "`encryption_key` must be an instance of Secret, got str$"),
-        ({"encryption_key": Secret.from_token("abc")}, "`encryption_key` must be 32 bytes in URL-safe base64"),
-    ],
+    ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
+    ({"lease": 0}, "`lease` must be greater than 0, got 0"),
+    ({"on_unknown": "ask"}, "`on_unknown` must be 'error' or 'model'"),
+    ({"encryption_key": "abc"}, "`encryption_key` must be an instance of Secret, got str$"),
+    ({"encryption_key": Secret.from_token("abc")}, "`encryption_key` must be 32 bytes in URL-safe base64"),
 )
 def test_what_is_invalid_is_refused_by_name(parameters, message):
     with pytest.raises(ValueError, match=message):

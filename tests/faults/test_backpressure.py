@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.transports.refusals import retry_after
-from tests.handlers.conftest import BOTH_ERAS, servers  # noqa: F401 - a fixture
+from tests.handlers.conftest import BOTH_ERAS, server_info  # noqa: F401 - a fixture
 from tests.support.background import in_thread, text
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.rows import rows
@@ -173,17 +173,15 @@ def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_ref
 
 @rows(
     ("value", "date", "seconds"),
-    [
-        ("7", None, 7.0),
-        ("0.5", None, 0.5),
-        ("9" * 400, None, 86_400.0),
-        ("-5", None, None),
-        ("soon", None, None),
-        ("inf", None, None),
-        # By the clock of the server.
-        ("Fri, 27 Nov 2015 12:00:30 GMT", "Fri, 27 Nov 2015 12:00:00 GMT", 30.0),
-        ("Fri, 27 Nov 2015 12:00:30 GMT", "today", 0.0),
-    ],
+    ("7", None, 7.0),
+    ("0.5", None, 0.5),
+    ("9" * 400, None, 86_400.0),
+    ("-5", None, None),
+    ("soon", None, None),
+    ("inf", None, None),
+    # By the clock of the server.
+    ("Fri, 27 Nov 2015 12:00:30 GMT", "Fri, 27 Nov 2015 12:00:00 GMT", 30.0),
+    ("Fri, 27 Nov 2015 12:00:30 GMT", "today", 0.0),
 )
 def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, date, seconds):
     headers = {"retry-after": value, **({"date": date} if date else {})}
@@ -269,13 +267,11 @@ def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_say
 
 @rows(
     ("pause", "outcomes", "state"),
-    [
-        (20.0, "FFFFF", "open"),
-        (20.0, "FFFF......." * 20, "closed"),
-        (20.0, "FFFF.F", "open"),
-        (None, "F" * 50, "closed"),
-        (20.0, "f" * 50, "closed"),  # calls that fail together count as one failure
-    ],
+    (20.0, "FFFFF", "open"),
+    (20.0, "FFFF......." * 20, "closed"),
+    (20.0, "FFFF.F", "open"),
+    (None, "F" * 50, "closed"),
+    (20.0, "f" * 50, "closed"),  # calls that fail together count as one failure
 )
 async def test_a_server_is_left_alone_that_failed_five_times_of_the_last_ten(pause, outcomes, state):
     gate, began = Gate("the server", max_in_flight=None, pause=pause), monotonic()
@@ -312,8 +308,7 @@ async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up()
 
 @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
 def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
-    servers: Callable[[str], MCPServerInfo],  # noqa: F811
-    way: str,
+    server_info: MCPServerInfo,  # noqa: F811
 ):
     def answer(_params: Any) -> dict[str, Any]:
         return {"colour": "red", "count": int(text(connection.call_tool("add", {"a": 1, "b": 2})))}
@@ -322,7 +317,7 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
         inner = await connection.call_tool_async("add", {"a": 1, "b": 2})
         return {"colour": "red", "count": int(text(inner))}
 
-    info = copy(servers(way))
+    info = copy(server_info)
     info.max_in_flight = 1
     for handler in (answer, answer_async):
         handlers = MCPHandlers(elicitation=handler)

@@ -241,7 +241,7 @@ class TestElicitation:
             with pytest.raises(MCPInvocationError, match="decline"):
                 ask(elicitation=handler).call_tool(tool)
 
-    @rows(("typed", "sent"), [(r"\u202ered", "\u202ered"), ("green", "green")])
+    @rows(("typed", "sent"), (r"\u202ered", "\u202ered"), ("green", "green"))
     def test_a_question_hides_nothing_from_the_user(self, typed: str, sent: str) -> None:
         ui = UI("modify", new_tool_params={r"colour\u200b": typed})
         schema = {"type": "object", "properties": {"colour\u200b": {"type": "string", "default": "\u202ered"}}}

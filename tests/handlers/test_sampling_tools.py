@@ -131,7 +131,7 @@ HELLO_ALONE = request(("user", HELLO))
 NO_USE = request(("user", HELLO), tool_choice=types.ToolChoice(mode="none"))
 
 
-@rows(("reply", "params", "sent"), [(FORECASTS, NO_USE, "Let me see."), (say(""), HELLO_ALONE, "")])
+@rows(("reply", "params", "sent"), (FORECASTS, NO_USE, "Let me see."), (say(""), HELLO_ALONE, ""))
 async def test_of_a_reply_without_calls_the_text_is_sent_and_no_tool_is_shown_if_none_is_wanted(reply, params, sent):
     model = ScriptedChatGenerator([reply])
     answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(params)

@@ -52,7 +52,7 @@ def kinds(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 has hooks")
-@rows("name", ["MCPCallBudgetHook", "MCPConfirmationHook"])
+@rows("name", "MCPCallBudgetHook", "MCPConfirmationHook")
 def test_on_haystack_2_the_error_names_what_to_use_instead(name):
     with pytest.raises(ImportError, match=f"{name} needs Haystack 3.*`call_budget`"):
         getattr(package, name)

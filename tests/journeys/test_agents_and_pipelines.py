@@ -75,7 +75,7 @@ def run_agent(request):
 
 class TestAgents:
     @every_executor
-    @rows("in_list", [False, True])
+    @rows("in_list", False, True)
     def test_a_cold_toolset_shows_the_tools_of_its_server_and_no_placeholder(self, execute, in_list):
         with MCPToolset(COUNTER) as toolset:
             cold = [toolset] if in_list else toolset
@@ -105,7 +105,7 @@ class TestAgents:
         assert shown_to(agent)[0] == ["search_tools"]
         assert "add" in shown_to(agent)[1]
 
-    @rows("is_async", [False, True])
+    @rows("is_async", False, True)
     def test_a_streaming_callback_that_is_passed_through_gets_progress(self, is_async):
         passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
         if HAS_TOOL_INVOKER:
@@ -158,7 +158,7 @@ class TestFailures:
 
 @pytest.mark.skipif(not CLOSES, reason="this Haystack closes nothing")
 class TestClosing:
-    @rows("is_async", [False, True])
+    @rows("is_async", False, True)
     def test_closing_an_agent_ends_the_server_and_another_run_starts_it_again(self, is_async, stdio_server):
         server = stdio_server()
         agent = agent_of([MCPToolset(server.info())], *(call("add", a=1, b=2), say("done")) * 2)

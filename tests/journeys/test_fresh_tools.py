@@ -108,7 +108,7 @@ def test_between_steps_if_asked_for(server, is_async):
         assert shown(agent) == [OWN, ["extra", *OWN], ["extra", *OWN]]
 
 
-@rows("is_async", [False, True])
+@rows("is_async", False, True)
 def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(is_async):
     server = build_server()
     with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(cache_tools=False)) as toolset:
@@ -121,7 +121,7 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(is_asyn
         assert shown(agent) == [OWN, sorted([*OWN, "quiet"])]
 
 
-@rows("is_async", [False, True])
+@rows("is_async", False, True)
 @rows(
     "make",
     lambda info: MCPTool("quiet", info),

@@ -35,7 +35,7 @@ def run_agent_with(toolset: MCPToolset, *, is_async: bool = False) -> None:
         run(agent, is_async=is_async)
 
 
-@rows("is_async", [False, True])
+@rows("is_async", False, True)
 @rows(
     "info",
     StreamableHttpServerInfo("http://127.0.0.1:9/mcp"),

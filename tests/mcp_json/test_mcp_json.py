@@ -180,7 +180,10 @@ def test_a_disabled_server_that_is_asked_for_is_left_out_with_a_warning(caplog: 
 
 @rows(
     ("typo", "meant"),
-    [("comand", "command"), ("Command", "command"), ("isDisabled", "disabled"), ("disabled-tools", "disabledTools")],
+    ("comand", "command"),
+    ("Command", "command"),
+    ("isDisabled", "disabled"),
+    ("disabled-tools", "disabledTools"),
 )
 def test_a_key_that_looks_like_a_typo_is_refused_unless_the_entry_is_disabled(typo: str, meant: str) -> None:
     entry = {"command": "x", typo: "s3ntinel"}
@@ -277,7 +280,7 @@ def test_servers_are_found_wherever_clients_keep_them(content: Any, monkeypatch:
     assert [plain(value) for value in load(odd).server_info.args] == ["a x", "x", *odd["command"][3:]]
 
 
-@rows("empty", [None, {}, []])
+@rows("empty", None, {}, [])
 def test_a_file_may_have_no_servers_yet(empty: Any) -> None:
     assert load_mcp_toolsets({"mcpServers": empty}) == []
 

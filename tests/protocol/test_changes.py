@@ -26,16 +26,14 @@ def result(**fields: Any) -> dict[str, Any]:
 
 @rows(
     ("fields", "requests"),
-    [
-        ({"ttlMs": AN_HOUR}, 1),
-        ({"ttlMs": 10**12}, 1),
-        ({"ttlMs": 1.9, "cacheScope": 3}, 1),
-        ({"ttlMs": 0}, 2),
-        ({"ttlMs": -1}, 2),
-        ({"ttlMs": "9"}, 2),
-        ({"ttlMs": AN_HOUR, "nextCursor": "2"}, 2),
-        ({}, 2),
-    ],
+    ({"ttlMs": AN_HOUR}, 1),
+    ({"ttlMs": 10**12}, 1),
+    ({"ttlMs": 1.9, "cacheScope": 3}, 1),
+    ({"ttlMs": 0}, 2),
+    ({"ttlMs": -1}, 2),
+    ({"ttlMs": "9"}, 2),
+    ({"ttlMs": AN_HOUR, "nextCursor": "2"}, 2),
+    ({}, 2),
 )
 async def test_what_the_server_allows_is_kept_and_given_fresh(fields, requests, monkeypatch):
     monkeypatch.setattr(changes, "monotonic", lambda: 100.0)
@@ -117,12 +115,10 @@ async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
 
 @rows(
     ("method", "params", "changes"),
-    [
-        ("notifications/prompts/list_changed", {}, [ServerChange("prompts")]),
-        ("notifications/resources/list_changed", {}, [ServerChange("resources")]),
-        ("notifications/resources/updated", {"uri": 7}, []),
-        ("notifications/message", {"level": "info", "data": "x"}, []),
-    ],
+    ("notifications/prompts/list_changed", {}, [ServerChange("prompts")]),
+    ("notifications/resources/list_changed", {}, [ServerChange("resources")]),
+    ("notifications/resources/updated", {"uri": 7}, []),
+    ("notifications/message", {"level": "info", "data": "x"}, []),
 )
 def test_notifications_become_changes(method, params, changes):
     client = ScriptedClient(lambda *_: {})
@@ -132,12 +128,10 @@ def test_notifications_become_changes(method, params, changes):
 
 @rows(
     ("honored", "expected"),
-    [
-        ({"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}, (["tools"], ["memo://a"])),
-        ({"toolsListChanged": True, "promptsListChanged": False, "resourcesListChanged": None}, (["tools"], [])),
-        ({"resourceSubscriptions": "memo://a"}, ([], [])),
-        (None, ([], [])),
-    ],
+    ({"toolsListChanged": True, "resourceSubscriptions": ["memo://a"]}, (["tools"], ["memo://a"])),
+    ({"toolsListChanged": True, "promptsListChanged": False, "resourcesListChanged": None}, (["tools"], [])),
+    ({"resourceSubscriptions": "memo://a"}, ([], [])),
+    (None, ([], [])),
 )
 async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_ends_it(honored, expected):
     ending = asyncio.Event()
@@ -161,6 +155,6 @@ async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_
     await listening
 
 
-@rows(("times", "seconds"), [((9_000, 2_000, 5_000), 2), ((9_000, None, 0, -1), 9), ((None, 0), None), ((), None)])
+@rows(("times", "seconds"), ((9_000, 2_000, 5_000), 2), ((9_000, None, 0, -1), 9), ((None, 0), None), ((), None))
 def test_a_list_is_kept_for_the_shortest_time_of_its_pages(times, seconds):
     assert shortest_ttl({} if time is None else {"ttlMs": time} for time in times) == seconds

@@ -138,10 +138,8 @@ async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call():
 
 @rows(
     ("extra", "message"),
-    [
-        ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
-        ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
-    ],
+    ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
+    ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
 )
 async def test_what_a_custom_client_cannot_do_is_refused_before_anything_is_sent(extra, message):
     client = SpeakingClient(AssertionError("it was called"))
@@ -151,15 +149,13 @@ async def test_what_a_custom_client_cannot_do_is_refused_before_anything_is_sent
 
 @rows(
     ("error", "raised", "is_open"),
-    [
-        # A connection that breaks ends the session, and leaves the outcome open.
-        (ConnectionResetError("peer is gone"), MCPOutcomeUnknownError, False),
-        (anyio.BrokenResourceError(), MCPOutcomeUnknownError, False),
-        (ProtocolError(types.CONNECTION_CLOSED, "closed"), MCPOutcomeUnknownError, False),
-        # Other errors go to whoever called.
-        (TimeoutError("slow"), TimeoutError, True),
-        (ProtocolError(types.INVALID_PARAMS, "wrong"), ProtocolError, True),
-    ],
+    # A connection that breaks ends the session, and leaves the outcome open.
+    (ConnectionResetError("peer is gone"), MCPOutcomeUnknownError, False),
+    (anyio.BrokenResourceError(), MCPOutcomeUnknownError, False),
+    (ProtocolError(types.CONNECTION_CLOSED, "closed"), MCPOutcomeUnknownError, False),
+    # Other errors go to whoever called.
+    (TimeoutError("slow"), TimeoutError, True),
+    (ProtocolError(types.INVALID_PARAMS, "wrong"), ProtocolError, True),
 )
 async def test_an_error_of_a_custom_client_ends_its_session_only_if_its_connection_breaks(error, raised, is_open):
     client = SpeakingClient(error)
@@ -171,7 +167,10 @@ async def test_an_error_of_a_custom_client_ends_its_session_only_if_its_connecti
 
 @rows(
     ("operation", "arguments"),
-    [("list_resources", ()), ("cancel_task", ("1",)), ("listen", (None, None)), ("subscribe_resource", ("a://b",))],
+    ("list_resources", ()),
+    ("cancel_task", ("1",)),
+    ("listen", (None, None)),
+    ("subscribe_resource", ("a://b",)),
 )
 async def test_what_a_custom_client_does_not_have_is_named(operation, arguments):
     says = f"`{operation}` of the server failed: its custom client, SessionClient, has no `{operation}`"

@@ -15,17 +15,15 @@ DEEP = "[" * 300 + "]" * 300
 
 @rows(
     ("text", "request_id"),
-    [
-        ('{"jsonrpc":"2.0","id":5,"result":' + DEEP, 5),
-        ('{"result":{"id":6,"x":' + DEEP + '},"jsonrpc":"2.0","id":5}', 5),
-        ('{"result":[' + "{}," * 200_000 + 'bad],"jsonrpc":"2.0","id":5}', 5),
-        ('{"jsonrpc":"2.0","result":{"a":{"id":5}', None),
-        ('{"jsonrpc":"2.0","result":[' + "{}," * 200_000 + '{"a":1,"id":5}', None),
-        ('{"jsonrpc":"2.0","id":5', None),
-        ('{"jsonrpc":"2.0","id":5,"method":"ping","params":' + DEEP + "}", None),
-        ('{"level":"error","id":5,"error":"x"}', None),
-        ("id: 5", None),
-    ],
+    ('{"jsonrpc":"2.0","id":5,"result":' + DEEP, 5),
+    ('{"result":{"id":6,"x":' + DEEP + '},"jsonrpc":"2.0","id":5}', 5),
+    ('{"result":[' + "{}," * 200_000 + 'bad],"jsonrpc":"2.0","id":5}', 5),
+    ('{"jsonrpc":"2.0","result":{"a":{"id":5}', None),
+    ('{"jsonrpc":"2.0","result":[' + "{}," * 200_000 + '{"a":1,"id":5}', None),
+    ('{"jsonrpc":"2.0","id":5', None),
+    ('{"jsonrpc":"2.0","id":5,"method":"ping","params":' + DEEP + "}", None),
+    ('{"level":"error","id":5,"error":"x"}', None),
+    ("id: 5", None),
 )
 def test_an_id_is_found_only_where_it_is_certain(text, request_id):
     assert [answer.id for answer in read_messages(text) if isinstance(answer, Unreadable)] == (
@@ -39,32 +37,28 @@ def test_a_text_of_quotes_alone_is_searched_in_linear_time():
 
 @rows(
     ("head", "tail", "request_id"),
-    [
-        (b'{"jsonrpc":"2.0","id":5,"result":{"a":"xxx', b"", 5),
-        (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5}', 5),
-        (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5', None),
-        (b'{"jsonrpc":"2.0","method":"x","params":"xxx', b'xxx","id":5}', None),
-        (b"downloading ......", b"......", None),
-    ],
+    (b'{"jsonrpc":"2.0","id":5,"result":{"a":"xxx', b"", 5),
+    (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5}', 5),
+    (b'{"result":{"a":"xxx', b'xxx"},"jsonrpc":"2.0","id":5', None),
+    (b'{"jsonrpc":"2.0","method":"x","params":"xxx', b'xxx","id":5}', None),
+    (b"downloading ......", b"......", None),
 )
 def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id):
     answer = oversized(head + b"x" * 1000 + tail, 1000)
     assert (answer and answer.id) == request_id
 
 
-@rows("text", ['{"jsonrpc":"2.0","id":true,"method":"x"}', '{"jsonrpc":"2.0","id":5,"method":7}'])
+@rows("text", '{"jsonrpc":"2.0","id":true,"method":"x"}', '{"jsonrpc":"2.0","id":5,"method":7}')
 def test_what_is_no_request_is_passed_over(text):
     assert read_messages(text) == []
 
 
 @rows(
     ("error", "code", "message"),
-    [
-        ('{"code":"ENOENT","message":"y"}', -32603, "y"),
-        ('{"code":5}', 5, '{"code": 5}'),
-        ('{"message":{"why":"y"}}', -32603, '{"why": "y"}'),
-        ('"y"', -32603, "y"),
-    ],
+    ('{"code":"ENOENT","message":"y"}', -32603, "y"),
+    ('{"code":5}', 5, '{"code": 5}'),
+    ('{"message":{"why":"y"}}', -32603, '{"why": "y"}'),
+    ('"y"', -32603, "y"),
 )
 def test_an_error_of_another_shape_is_one_with_what_it_says(error, code, message):
     [answer] = read_messages(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')

@@ -19,16 +19,14 @@ DRAINING, LOST, CLOSED = SessionState.DRAINING, SessionState.LOST, SessionState.
 
 @rows(
     ("ends", "reason", "losses"),
-    [
-        # The first reason stays.
-        ([(None, LOST), ("exit code 7", LOST), ("the stream ended", LOST)], "exit code 7", ["exit code 7"]),
-        # One that is closed after it was lost is lost without a reason until somebody knows it.
-        ([(None, LOST), ("closed by its owner", CLOSED)], None, []),
-        ([(None, LOST), ("closed by its owner", CLOSED), ("exit code 7", LOST)], "exit code 7", ["exit code 7"]),
-        ([("closed by its owner", CLOSED)], "closed by its owner", []),
-        # One that drains is lost once.
-        ([("unknown session", DRAINING), (None, LOST)], "unknown session", ["unknown session"]),
-    ],
+    # The first reason stays.
+    ([(None, LOST), ("exit code 7", LOST), ("the stream ended", LOST)], "exit code 7", ["exit code 7"]),
+    # One that is closed after it was lost is lost without a reason until somebody knows it.
+    ([(None, LOST), ("closed by its owner", CLOSED)], None, []),
+    ([(None, LOST), ("closed by its owner", CLOSED), ("exit code 7", LOST)], "exit code 7", ["exit code 7"]),
+    ([("closed by its owner", CLOSED)], "closed by its owner", []),
+    # One that drains is lost once.
+    ([("unknown session", DRAINING), (None, LOST)], "unknown session", ["unknown session"]),
 )
 async def test_a_session_has_one_reason_for_its_end_and_a_loss_is_reported_once(ends, reason, losses):
     told: list[str] = []

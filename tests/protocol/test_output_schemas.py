@@ -55,7 +55,7 @@ VALUES: list[Any] = [None, 0, 1, "a", "ab", [], ["a"], [1, "a"], ["a", "a"], [1,
 VALUES += [{}, {"a": 1}, {"a": "x"}, {"b": {}}, {"a": 1, "b": 2}, {"a": 1, "b": {"a": 1}}, {"a": 1, "bb": "x"}]
 
 
-@rows("draft", DRAFTS)
+@rows("draft", *DRAFTS)
 def test_verdicts_are_those_of_jsonschema(draft):
     for each in SCHEMAS:
         schema = {**each, "$schema": draft, "definitions": {"shared": TEXT}}
@@ -70,17 +70,15 @@ def test_verdicts_are_those_of_jsonschema(draft):
 
 @rows(
     ("schema", "value", "place"),
-    [
-        ({"properties": {"rows": {"items": NUMBER}}}, {"rows": [1, "a secret"]}, "at $.rows[1]: 'type' is violated"),
-        ({"additionalProperties": False}, {"x": "a secret"}, "at $: 'additionalProperties' is violated"),
-        ({"properties": {"x": False}}, {"x": 1}, "at $: 'false' is violated"),
-    ],
+    ({"properties": {"rows": {"items": NUMBER}}}, {"rows": [1, "a secret"]}, "at $.rows[1]: 'type' is violated"),
+    ({"additionalProperties": False}, {"x": "a secret"}, "at $: 'additionalProperties' is violated"),
+    ({"properties": {"x": False}}, {"x": 1}, "at $: 'false' is violated"),
 )
 def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value(schema, value, place):
     assert verdict(schema, value).violation.endswith(f"output schema ({place})")
 
 
-@rows("name", HOSTILE)
+@rows("name", *HOSTILE)
 def test_a_hostile_one_ends_in_time(name):
     schema, value = HOSTILE[name]
     for seconds in (0.01, 0.2):
@@ -155,14 +153,12 @@ def test_a_violation_is_an_error_that_quotes_nothing_wherever_it_is_found(monkey
 @pytest.mark.usefixtures("unhurried")
 @rows(
     ("schema", "reason"),
-    [
-        ({"type": "objekt"}, "the schema is invalid"),
-        ({"properties": {"x": {"required": "x"}}}, "invalid (at $.properties.x.required: 'type' is violated)"),
-        ({"$schema": OLDEST, "exclusiveMinimum": 5}, "invalid"),
-        ({"$ref": "#/$defs/missing"}, "the schema cannot be used"),
-        ({"allOf": [{"$ref": "#"}]}, "cannot be used (RecursionError)"),
-        ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "(RecursionError)"),
-    ],
+    ({"type": "objekt"}, "the schema is invalid"),
+    ({"properties": {"x": {"required": "x"}}}, "invalid (at $.properties.x.required: 'type' is violated)"),
+    ({"$schema": OLDEST, "exclusiveMinimum": 5}, "invalid"),
+    ({"$ref": "#/$defs/missing"}, "the schema cannot be used"),
+    ({"allOf": [{"$ref": "#"}]}, "cannot be used (RecursionError)"),
+    ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "(RecursionError)"),
 )
 def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema, reason):
     caplog.clear()

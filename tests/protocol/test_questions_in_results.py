@@ -94,7 +94,9 @@ async def test_a_server_that_never_has_enough_is_left(monkeypatch):
 
 @rows(
     ("wanted", "error"),
-    [(wants(), ValidationError), (wants(a={"method": "ping"}), ValidationError), (wants(a=ROOTS), ProtocolError)],
+    (wants(), ValidationError),
+    (wants(a={"method": "ping"}), ValidationError),
+    (wants(a=ROOTS), ProtocolError),
 )
 async def test_what_nobody_can_answer_is_the_error_of_the_call(wanted, error):
     client = scripted(wanted, DONE)

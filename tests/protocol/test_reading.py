@@ -33,18 +33,16 @@ def paging(pages: dict[str | None, Any]) -> Any:
 
 @rows(
     ("version", "pages", "expected", "requests", "said"),
-    [
-        # The empty string is a cursor in the newest revision …
-        (NEWEST, {None: page("a", following=""), "": page("b")}, ["a", "b"], 2, ""),
-        # … with which many servers end.
-        (NEWEST, {None: page("a", following=""), "": page("b", following="")}, ["a", "b"], 2, ""),
-        (NEWEST, {None: page("a", following=""), "": page("a", following="")}, ["a"], 2, ""),
-        (NEWEST, {None: page("a", following=""), "": ProtocolError(-32602, "no such cursor")}, ["a"], 2, ""),
-        (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
-        (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
-        (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
-        (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
-    ],
+    # The empty string is a cursor in the newest revision …
+    (NEWEST, {None: page("a", following=""), "": page("b")}, ["a", "b"], 2, ""),
+    # … with which many servers end.
+    (NEWEST, {None: page("a", following=""), "": page("b", following="")}, ["a", "b"], 2, ""),
+    (NEWEST, {None: page("a", following=""), "": page("a", following="")}, ["a"], 2, ""),
+    (NEWEST, {None: page("a", following=""), "": ProtocolError(-32602, "no such cursor")}, ["a"], 2, ""),
+    (OLDER, {None: page("a", following="")}, ["a"], 1, ""),
+    (NEWEST, {None: page("a", following="x"), "x": page("b", following="x")}, ["a", "b"], 2, "repeats a cursor"),
+    (NEWEST, {None: page("a", following="x"), "x": page("a", following="y")}, ["a"], 2, "repeats a page"),
+    (NEWEST, {None: ProtocolError(-32601, "unknown")}, [], 1, ""),
 )
 async def test_pages_are_read_to_the_end(version, pages, expected, requests, said, caplog):
     caplog.clear()
@@ -64,7 +62,9 @@ async def test_a_listing_that_is_refused_is_not_asked_for_again():
 
 @rows(
     "result",
-    [{"contents": "s3cr3t-4711"}, {"contents": [], "resultType": "task"}, {"resultType": "input_required"}],
+    {"contents": "s3cr3t-4711"},
+    {"contents": [], "resultType": "task"},
+    {"resultType": "input_required"},
 )
 async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
     says = r"`read_resource` of a server failed: .*answer is no valid result"

@@ -20,13 +20,11 @@ SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "H
 
 @rows(
     ("method", "params", "code"),
-    [
-        ("sampling/createMessage", SAMPLING, -32601),
-        ("roots/list", {}, -32601),
-        ("own/method", {"a": 1}, -32601),
-        ("elicitation/create", {**FORM, "mode": "telepathy"}, -32602),
-        ("elicitation/create", {}, -32602),
-    ],
+    ("sampling/createMessage", SAMPLING, -32601),
+    ("roots/list", {}, -32601),
+    ("own/method", {"a": 1}, -32601),
+    ("elicitation/create", {**FORM, "mode": "telepathy"}, -32602),
+    ("elicitation/create", {}, -32602),
 )
 async def test_what_cannot_be_answered_is_refused(method, params, code):
     requests = server_requests(OLDER, elicitation=accept_defaults)

@@ -71,7 +71,7 @@ def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing():
     assert schema == {"type": "function", "function": function}
 
 
-@rows("wrap", [lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]}])
+@rows("wrap", lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]})
 def test_it_counts_the_calls_of_a_reply_however_it_comes(mcp, wrap):
     assert mcp.tool_call_count(wrap(calls(("add", {}), ("echo", {})))) == 2
     assert not mcp.has_tool_calls(wrap(say("x")))
@@ -124,7 +124,7 @@ async def test_a_facade_works_asynchronously(mcp):
     assert "max_tool_call_turns=2" in repr(mcp)
 
 
-@rows("is_async", [False, True])
+@rows("is_async", False, True)
 def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(is_async):
     inprocess.calls.clear()
     tools = MCPToolset(COUNTER, tool_options=ToolOptions(on_tool_error="raise"))
@@ -156,7 +156,7 @@ def test_output_and_messages_come_back_and_are_traced_in_the_format_of_openai(re
         conversation_trace("text")
 
 
-@rows("is_async", [False, True])
+@rows("is_async", False, True)
 def test_turns_over_the_limit_are_refused_and_the_model_may_answer(registry, is_async):
     inprocess.calls.clear()
     generator = ScriptedChatGenerator([*[call("echo", text=text) for text in "abc"], say("well")])

@@ -143,7 +143,7 @@ def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry)
     assert registry.toolset("all").toolsets["a"].connection.status().state != "ready"
 
 
-@rows("allow_tools", [["a/search", "x"], ["x"]])
+@rows("allow_tools", ["a/search", "x"], ["x"])
 def test_a_name_that_is_not_allowed_twice_is_no_conflict(open_registry, allow_tools):
     registry = open_registry({"a": ["search"], "b": ["search", "x"]}, ToolConfig("all", ["a", "b"], allow_tools))
     registry.tool_schemas("all")
@@ -180,7 +180,7 @@ async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_a
         assert names(registry.toolset("good")) == ["search"]
 
 
-@rows("method", ["warm_up_async", "health_check_async"])
+@rows("method", "warm_up_async", "health_check_async")
 def test_what_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(open_registry, method):
     registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
     with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):

@@ -107,8 +107,8 @@ class AsyncStreamingChatGenerator(StreamingChatGenerator):
         return {"replies": [say(f"{''.join(self.words)} of {self.model}")]}
 
 
-@rows("model", [StreamingChatGenerator, AsyncStreamingChatGenerator])
-@rows(("words", "said"), [(["a"] * 1000, "a" * 1000), (["\ud83d", "\ude00", " \ud83d"], "\U0001f600 \ufffd")])
+@rows("model", StreamingChatGenerator, AsyncStreamingChatGenerator)
+@rows(("words", "said"), (["a"] * 1000, "a" * 1000), (["\ud83d", "\ude00", " \ud83d"], "\U0001f600 \ufffd"))
 async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifications(
     model: Any, words: list[str], said: str
 ):
@@ -136,13 +136,11 @@ SCHEMA = {"notes": {"type": list[str]}, "city": {"type": str}}
 
 @rows(
     ("outputs", "shown"),
-    [
-        ({"where": "city"}, "Paris"),
-        (["notes"], '["note of Paris"]'),
-        (["city", "notes"], '{"city": "Paris", "notes": ["note of Paris"]}'),
-        (["last_message"], "Done."),
-        ({"text": "answer", "notes": "notes"}, "Done."),
-    ],
+    ({"where": "city"}, "Paris"),
+    (["notes"], '["note of Paris"]'),
+    (["city", "notes"], '{"city": "Paris", "notes": ["note of Paris"]}'),
+    (["last_message"], "Done."),
+    ({"text": "answer", "notes": "notes"}, "Done."),
 )
 async def test_state_goes_in_and_comes_out_where_it_was_chosen(outputs: Any, shown: str):
     agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
@@ -228,7 +226,7 @@ def refuse(secret: str) -> str:
     raise ToolError("The shop is closed.")
 
 
-@rows(("mask", "told"), [(True, r"^Error calling tool 'fail'$"), (False, "DETAIL")])
+@rows(("mask", "told"), (True, r"^Error calling tool 'fail'$"), (False, "DETAIL"))
 async def test_errors_show_neither_arguments_nor_details(mask: bool, told: str):
     agents = {
         each.__name__: agent_that_says(
@@ -248,12 +246,10 @@ async def test_errors_show_neither_arguments_nor_details(mask: bool, told: str):
 
 @rows(
     ("parameters", "options", "message"),
-    [
-        ({}, {"inputs": ["task", "notes"]}, "`inputs` names 'notes'"),
-        ({}, {"outputs": ["notes"]}, "`outputs` names 'notes'"),
-        ({}, {"bound": {"notes": 1}}, "`bound` names 'notes', which is not among the inputs of the agent: task"),
-        ({"user_prompt": "{{ city }}", "required_variables": ["city"]}, {"inputs": ["task"]}, "Nothing sets city"),
-    ],
+    ({}, {"inputs": ["task", "notes"]}, "`inputs` names 'notes'"),
+    ({}, {"outputs": ["notes"]}, "`outputs` names 'notes'"),
+    ({}, {"bound": {"notes": 1}}, "`bound` names 'notes', which is not among the inputs of the agent: task"),
+    ({"user_prompt": "{{ city }}", "required_variables": ["city"]}, {"inputs": ["task"]}, "Nothing sets city"),
 )
 def test_what_cannot_work_is_refused_when_the_server_is_made(parameters: Any, options: Any, message: str):
     agents = {"helper": agent_that_says(**parameters)}

@@ -146,7 +146,11 @@ async def test_whoever_does_not_approve_rejects(era: str):
 
 @rows(
     ("action", "approve"),
-    [("decline", True), ("cancel", True), ("accept", "true"), ("accept", 1), ("accept", ["yes"])],
+    ("decline", True),
+    ("cancel", True),
+    ("accept", "true"),
+    ("accept", 1),
+    ("accept", ["yes"]),
 )
 def test_what_is_not_clearly_an_approval_is_none(action: Any, approve: Any):
     answer = types.ElicitResult(action=action, content={"approve": approve})
@@ -336,7 +340,7 @@ async def continued(client: Client[Any], pause: types.InputRequiredResult, **cha
 OLDER = ["b" * 32, Secret.from_token("a" * 32)]
 
 
-@rows(("keys", "goes_on"), [(OLDER, True), (["b" * 32], False), (None, False)])
+@rows(("keys", "goes_on"), (OLDER, True), (["b" * 32], False), (None, False))
 async def test_another_process_goes_on_with_a_run_if_it_has_the_key(keys: Any, goes_on: bool):
     first = Shop(call("look"), calls(("look", {}), ("pay", {"amount": 1})))
     second = Shop(say("Done."))
@@ -358,7 +362,7 @@ async def test_another_process_goes_on_with_a_run_if_it_has_the_key(keys: Any, g
         second.server(request_state_keys=["short"])
 
 
-@rows("given", [None, " , ", "c" * 32])
+@rows("given", None, " , ", "c" * 32)
 async def test_workers_share_a_key_whether_or_not_the_environment_has_one(
     given: str | None, monkeypatch: pytest.MonkeyPatch
 ):

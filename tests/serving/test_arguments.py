@@ -51,19 +51,17 @@ def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
 
 @rows(
     ("arguments", "read"),
-    [
-        ({"count": " -3 ", "perhaps": "+4"}, {"count": -3, "perhaps": 4}),
-        ({"count": "12345678901234567890.0"}, {"count": 12345678901234567890}),
-        ({"share": "0.5", "price": ".25"}, {"share": 0.5, "price": 0.25}),
-        ({"pair": ["1", "1"], "either": "3"}, {"pair": [1, "1"], "either": "3"}),
-        ({"counts": '{"a": "2"}'}, {"counts": {"a": 2}}),
-        ({"maybe": '["a"]'}, {"maybe": ["a"]}),
-        ({"maybe": None}, {"maybe": None}),
-        ({"either": "[1]"}, {"either": "[1]"}),
-        ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
-        # A whole number is an integer however it was written.
-        ({"count": 1.0, "share": 1}, {"count": 1, "share": 1}),
-    ],
+    ({"count": " -3 ", "perhaps": "+4"}, {"count": -3, "perhaps": 4}),
+    ({"count": "12345678901234567890.0"}, {"count": 12345678901234567890}),
+    ({"share": "0.5", "price": ".25"}, {"share": 0.5, "price": 0.25}),
+    ({"pair": ["1", "1"], "either": "3"}, {"pair": [1, "1"], "either": "3"}),
+    ({"counts": '{"a": "2"}'}, {"counts": {"a": 2}}),
+    ({"maybe": '["a"]'}, {"maybe": ["a"]}),
+    ({"maybe": None}, {"maybe": None}),
+    ({"either": "[1]"}, {"either": "[1]"}),
+    ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
+    # A whole number is an integer however it was written.
+    ({"count": 1.0, "share": 1}, {"count": 1, "share": 1}),
 )
 def test_texts_are_read_as_what_is_wanted_and_refused_strictly(arguments: dict[str, Any], read: dict[str, Any]):
     assert json.dumps(checked(arguments)) == json.dumps(read)
@@ -80,17 +78,15 @@ def test_null_for_what_is_optional_is_as_if_it_were_left_out():
         ArgumentCheck("tool", {**SCHEMA, "required": ["count"]}).check({"count": None}, strict=False)
 
 
-@rows("strict", [True, False])
+@rows("strict", True, False)
 @rows(
     ("arguments", "where"),
-    [
-        *(({"count": text}, "count") for text in ("nan", "0x10", "1e", "", "1 0", "1e999", "9" * 5000)),
-        *(({name: "-Infinity"}, name) for name in ("count", "share", "price", "perhaps")),
-        *(({"counts": text}, "counts") for text in ('{"a": 1', "[1]", "null", "[" * 100_000)),
-        *(({"share": number}, "share") for number in (float("nan"), float("inf"))),
-        ({"counts": {"a": float("nan")}}, r"counts\.a"),
-        ({"counts": {"a": None}}, r"counts\.a"),
-    ],
+    *(({"count": text}, "count") for text in ("nan", "0x10", "1e", "", "1 0", "1e999", "9" * 5000)),
+    *(({name: "-Infinity"}, name) for name in ("count", "share", "price", "perhaps")),
+    *(({"counts": text}, "counts") for text in ('{"a": 1', "[1]", "null", "[" * 100_000)),
+    *(({"share": number}, "share") for number in (float("nan"), float("inf"))),
+    ({"counts": {"a": float("nan")}}, r"counts\.a"),
+    ({"counts": {"a": None}}, r"counts\.a"),
 )
 def test_what_is_of_another_type_is_refused(arguments: dict[str, Any], where: str, strict: bool):
     with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'tool': '{where}' must be of type "):
@@ -126,7 +122,7 @@ def show(**given: Any) -> dict[str, Any]:
     return given
 
 
-@rows("others", [{"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]}])
+@rows("others", {"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]})
 async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, Any]):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **others}
     tool = (Tool("show", "Shows.", parameters, show), ServeOptions(inputs=["a"]))
@@ -149,17 +145,15 @@ COUNTED = {"properties": {"count": {"type": "integer"}}}
 
 @rows(
     ("parameters", "refused"),
-    [
-        (
-            {"oneOf": [{**COUNTED, "required": ["count"]}, {"required": ["name"]}], "unevaluatedProperties": False},
-            [{}, {"count": 1, "name": 1}, {"count": "many"}, {"count": 1, "other": 1}],
-        ),
-        ({"anyOf": [{"required": ["count"]}, {"required": ["name"]}], "properties": {"name": {}}}, [{}]),
-        ({"$ref": "#/$defs/counted", "$defs": {"counted": COUNTED}}, [{"count": "many"}]),
-        ({"required": ["count"], "properties": {"name": {"type": "string"}}}, [{}]),
-        ({"properties": {"name": {}}, "additionalProperties": {"type": "integer"}}, [{"count": "many"}]),
-        ({}, []),
-    ],
+    (
+        {"oneOf": [{**COUNTED, "required": ["count"]}, {"required": ["name"]}], "unevaluatedProperties": False},
+        [{}, {"count": 1, "name": 1}, {"count": "many"}, {"count": 1, "other": 1}],
+    ),
+    ({"anyOf": [{"required": ["count"]}, {"required": ["name"]}], "properties": {"name": {}}}, [{}]),
+    ({"$ref": "#/$defs/counted", "$defs": {"counted": COUNTED}}, [{"count": "many"}]),
+    ({"required": ["count"], "properties": {"name": {"type": "string"}}}, [{}]),
+    ({"properties": {"name": {}}, "additionalProperties": {"type": "integer"}}, [{"count": "many"}]),
+    ({}, []),
 )
 async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_is_taken(parameters, refused):
     tool = Tool("show", "Shows.", {"type": "object", **parameters}, show)
@@ -198,7 +192,7 @@ def book(
     return f"{day} {count} {trip} {trips}"
 
 
-@rows("strict", [True, False])
+@rows("strict", True, False)
 async def test_a_function_does_not_take_what_its_schema_forbids(strict: bool):
     server = create_mcp_server("s", tools=[book], options={"book": ServeOptions(strict_validation=strict)})
     async with Client(server) as client:
@@ -281,24 +275,22 @@ ALICE = User(name="Alice", age=30)
 
 @rows(
     ("annotation", "value", "received", "fits"),
-    [
-        (float, 3, 3.0, True),
-        (float | None, None, None, True),
-        (str | int, 3, 3, True),
-        (Color, "red", Color.RED, True),
-        (Path, "/shelf/jam", Path("/shelf/jam"), True),
-        (dt.datetime, "2026-07-28T12:30:00", dt.datetime.fromisoformat("2026-07-28T12:30:00"), True),
-        (dt.timedelta, "PT90S", dt.timedelta(seconds=90), True),
-        (User, {"name": "Alice", "age": 30}, ALICE, True),
-        (Point, {"x": 1, "y": 2}, Point(1.0, 2.0), True),
-        (float, "3.14", 3.14, False),
-        (bool, "true", True, False),
-        (list[int], ["1", "2"], [1, 2], False),
-        # FastMCP itself refuses these; models send them.
-        (User, '{"name": "Alice", "age": "30"}', ALICE, False),
-        (list[int], "[1, 2]", [1, 2], False),
-        (int | None, "10", 10, False),
-    ],
+    (float, 3, 3.0, True),
+    (float | None, None, None, True),
+    (str | int, 3, 3, True),
+    (Color, "red", Color.RED, True),
+    (Path, "/shelf/jam", Path("/shelf/jam"), True),
+    (dt.datetime, "2026-07-28T12:30:00", dt.datetime.fromisoformat("2026-07-28T12:30:00"), True),
+    (dt.timedelta, "PT90S", dt.timedelta(seconds=90), True),
+    (User, {"name": "Alice", "age": 30}, ALICE, True),
+    (Point, {"x": 1, "y": 2}, Point(1.0, 2.0), True),
+    (float, "3.14", 3.14, False),
+    (bool, "true", True, False),
+    (list[int], ["1", "2"], [1, 2], False),
+    # FastMCP itself refuses these; models send them.
+    (User, '{"name": "Alice", "age": "30"}', ALICE, False),
+    (list[int], "[1, 2]", [1, 2], False),
+    (int | None, "10", 10, False),
 )
 async def test_json_and_texts_become_the_type_that_was_declared(serve, annotation, value, received, fits):
     assert await sent(serve(annotation), value) == repr(received)
@@ -323,7 +315,7 @@ class Node(BaseModel):
     second: User
 
 
-@rows("dereferenced", [True, False])
+@rows("dereferenced", True, False)
 async def test_references_in_schemas_are_resolved_unless_turned_off(serve, dereferenced):
     async with Client(serve(Node, dereference_schemas=dereferenced)) as client:
         [tool] = await client.list_tools()
@@ -358,7 +350,7 @@ def send(message: ChatMessage, files: list[ByteStream], about: Document | None =
     return repr((message.text, [each.data for each in files], about and about.content, before))
 
 
-@rows("of_haystack", [True, False])
+@rows("of_haystack", True, False)
 async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_take_them(of_haystack):
     arguments = {
         "message": {"role": "user", "content": "Hi"},

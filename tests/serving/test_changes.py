@@ -106,7 +106,7 @@ async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: 
         reads.set()
 
 
-@rows("is_mounted", [False, True])
+@rows("is_mounted", False, True)
 async def test_a_server_of_fastmcp_tells_of_changes_and_of_those_of_a_provider_and_not_of_how_it_was_built(
     is_mounted: bool,
 ) -> None:

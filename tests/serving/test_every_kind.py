@@ -38,7 +38,7 @@ def kind(request):
     return request.param
 
 
-@rows("strict", [False, True])
+@rows("strict", False, True)
 async def test_it_is_listed_called_with_arguments_that_fit_and_removed(kind, strict):
     server = kind.server(strict_input_validation=strict)
     async with Client(server) as client:
@@ -139,7 +139,7 @@ async def test_as_many_calls_as_wanted_run_at_the_same_time(kind):
     assert max(most) == 2
 
 
-@rows(("masked", "told"), [(True, f"^Error calling tool '{NAME}'$"), (False, "hunter2")])
+@rows(("masked", "told"), (True, f"^Error calling tool '{NAME}'$"), (False, "hunter2"))
 async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_errors_are_not(kind, masked, told):
     def fail(text):
         raise ToolError("Out of tea.") if text == "tea" else ValueError("the password is hunter2")

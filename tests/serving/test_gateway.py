@@ -229,7 +229,8 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
 
 @rows(
     ("tool", "arguments", "answer", "step"),
-    [("count", {}, "counted", "step"), ("brew", {"drink": "tea"}, "a large tea", "large step")],
+    ("count", {}, "counted", "step"),
+    ("brew", {"drink": "tea"}, "a large tea", "large step"),
 )
 async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, arguments, answer, step):
     seen = []
@@ -419,7 +420,7 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
             await client.read_resource("linked://twice")
 
 
-@rows("prefix", [None, "second"])
+@rows("prefix", None, "second")
 async def test_prompts_of_one_name_have_the_prefix_of_the_tools_or_the_last_one_is_served(upstream, caplog, prefix):
     second = MCPServer("second")
     second.prompt(name="praise")(lambda what: f"Sing of {what}.")

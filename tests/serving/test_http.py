@@ -267,25 +267,23 @@ def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
 
 @rows(
     ("options", "error", "text"),
-    [
-        ({"transport": "sse"}, ValueError, "run_server: `transport` must be 'stdio' or 'http', got 'sse'"),
-        ({"transport": "stdio"}, ValueError, "Over stdio there is one client, and no `host`.*pass transport='http'"),
-        ({"port": 70000}, ValueError, "`port` must be less than or equal to 65535, got 70000"),
-        ({"path": "mcp"}, ValueError, "`path` must start with a slash"),
-        ({"log_level": "chatty"}, ValueError, "`log_level` must be"),
-        ({"allowed_origins": "https://app.example.com"}, ValueError, "`allowed_origins` must be a valid list"),
-        ({"workers": 2}, ValueError, "must be a function at the top of a module that makes the server"),
-        ({"workers": 2, "server": lambda: FastMCP("Refused")}, ValueError, "must be a function at the top of a module"),
-        ({"workers": 2, "stateless": False}, ValueError, "Mcp-Session-Id"),
-        ({"server": 5}, TypeError, "must be a FastMCP server, or a function that makes one, not int"),
-        ({"server": lambda: "x"}, TypeError, "not str"),
-        ({"server": "not a path"}, ValueError, "must be an import path like"),
-        ({"server": "tests.servers.served:nothing"}, ImportError, "there is no 'nothing'"),
-        ({"auth": "token"}, TypeError, "a bearer token, not str"),
-        ({"auth": Secret.from_token(" ")}, ValueError, "is empty"),
-        *(({"host": host}, ValueError, "insecure=True") for host in ("0.0.0.0", "", "::", "mcp.example.com")),
-        ({"host": "no-such-host.invalid", "insecure": True}, OSError, "must be an address of this machine"),
-    ],
+    ({"transport": "sse"}, ValueError, "run_server: `transport` must be 'stdio' or 'http', got 'sse'"),
+    ({"transport": "stdio"}, ValueError, "Over stdio there is one client, and no `host`.*pass transport='http'"),
+    ({"port": 70000}, ValueError, "`port` must be less than or equal to 65535, got 70000"),
+    ({"path": "mcp"}, ValueError, "`path` must start with a slash"),
+    ({"log_level": "chatty"}, ValueError, "`log_level` must be"),
+    ({"allowed_origins": "https://app.example.com"}, ValueError, "`allowed_origins` must be a valid list"),
+    ({"workers": 2}, ValueError, "must be a function at the top of a module that makes the server"),
+    ({"workers": 2, "server": lambda: FastMCP("Refused")}, ValueError, "must be a function at the top of a module"),
+    ({"workers": 2, "stateless": False}, ValueError, "Mcp-Session-Id"),
+    ({"server": 5}, TypeError, "must be a FastMCP server, or a function that makes one, not int"),
+    ({"server": lambda: "x"}, TypeError, "not str"),
+    ({"server": "not a path"}, ValueError, "must be an import path like"),
+    ({"server": "tests.servers.served:nothing"}, ImportError, "there is no 'nothing'"),
+    ({"auth": "token"}, TypeError, "a bearer token, not str"),
+    ({"auth": Secret.from_token(" ")}, ValueError, "is empty"),
+    *(({"host": host}, ValueError, "insecure=True") for host in ("0.0.0.0", "", "::", "mcp.example.com")),
+    ({"host": "no-such-host.invalid", "insecure": True}, OSError, "must be an address of this machine"),
 )
 def test_what_cannot_be_run_is_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
     options = {"server": FastMCP("Refused"), "transport": "http", "port": 0, **options}
@@ -408,7 +406,7 @@ class Listings(Middleware):
         return await call_next(context)
 
 
-@rows("is_created", [True, False])
+@rows("is_created", True, False)
 async def test_a_call_over_http_does_not_list_all_tools(is_created: bool) -> None:
     # The SDK looks up whether the tool wants arguments repeated in headers.
     tools = [Tool("shout", "Shouts.", TEXT, lambda text: text.upper())]

@@ -82,21 +82,19 @@ async def test_what_a_pipeline_notes_in_itself_stays_between_calls():
 
 @rows(
     ("inputs", "arguments", "outputs", "expected"),
-    [
-        (
-            ["retriever.query", "prompt.query", "top_k"],
-            {"query": "city", "top_k": 2},
-            ["documents", "prompt.prompt"],
-            ["documents", "prompt"],
-        ),
-        (
-            {"question": ["retriever.query", "prompt.query"], "limit": "retriever.top_k"},
-            {"question": "city", "limit": 2},
-            {"found": "retriever.documents"},
-            ["found"],
-        ),
-        ({"question": "query", "limit": "top_k"}, {"question": "city", "limit": 2}, {"text": "prompt"}, ["text"]),
-    ],
+    (
+        ["retriever.query", "prompt.query", "top_k"],
+        {"query": "city", "top_k": 2},
+        ["documents", "prompt.prompt"],
+        ["documents", "prompt"],
+    ),
+    (
+        {"question": ["retriever.query", "prompt.query"], "limit": "retriever.top_k"},
+        {"question": "city", "limit": 2},
+        {"found": "retriever.documents"},
+        ["found"],
+    ),
+    ({"question": "query", "limit": "top_k"}, {"question": "city", "limit": 2}, {"text": "prompt"}, ["text"]),
 )
 async def test_inputs_and_outputs_are_chosen_and_named(inputs: Any, arguments: Any, outputs: Any, expected: Any):
     async with serving(rag_pipeline(), inputs=inputs, outputs=outputs) as client:
@@ -157,19 +155,17 @@ class TakesAnotherNumber:
 
 @rows(
     ("options", "message"),
-    [
-        ({"inputs": ["text"]}, r"Nothing sets a\.number"),
-        ({"inputs": ["other"]}, r"`inputs` names 'other', which is not among the sockets of the pipeline: a\.text"),
-        ({"outputs": ["other"]}, "`outputs` names 'other'"),
-        ({"bound": {"other": 1}}, "`bound` names 'other'"),
-        ({"inputs": ["text", "number"]}, "sockets of different types"),
-        ({"outputs": ["done"]}, "Several components have the output 'done'"),
-        ({"outputs": ["a.done", "b.done"]}, "have the same name"),
-        (
-            {"inputs": {"text": "text", "one": "a.number", "two": "b.number", "tools": "b.tools"}},
-            r"The input 'tools' \(b\.tools\) is of type",
-        ),
-    ],
+    ({"inputs": ["text"]}, r"Nothing sets a\.number"),
+    ({"inputs": ["other"]}, r"`inputs` names 'other', which is not among the sockets of the pipeline: a\.text"),
+    ({"outputs": ["other"]}, "`outputs` names 'other'"),
+    ({"bound": {"other": 1}}, "`bound` names 'other'"),
+    ({"inputs": ["text", "number"]}, "sockets of different types"),
+    ({"outputs": ["done"]}, "Several components have the output 'done'"),
+    ({"outputs": ["a.done", "b.done"]}, "have the same name"),
+    (
+        {"inputs": {"text": "text", "one": "a.number", "two": "b.number", "tools": "b.tools"}},
+        r"The input 'tools' \(b\.tools\) is of type",
+    ),
 )
 def test_what_cannot_work_is_refused_when_the_server_is_made(options: Any, message: str):
     pipeline = Pipeline()
@@ -188,11 +184,9 @@ MAPPING = {"question": ["retriever.query", "prompt.query"], "limit": ["retriever
 
 @rows(
     ("mapping", "options", "properties"),
-    [
-        (MAPPING, {}, ["question", "limit"]),
-        (MAPPING, {"inputs": {"text": "question"}, "bound": {"limit": 1}}, ["text"]),
-        (None, {}, ["query"]),
-    ],
+    (MAPPING, {}, ["question", "limit"]),
+    (MAPPING, {"inputs": {"text": "question"}, "bound": {"limit": 1}}, ["text"]),
+    (None, {}, ["query"]),
 )
 async def test_a_super_component_is_served_under_its_own_names(mapping: Any, options: Any, properties: list[str]):
     served = CitySearch(rag_pipeline(), input_mapping=mapping, output_mapping={"prompt.prompt": "answer"})
@@ -215,16 +209,14 @@ async def test_yaml_is_served_as_text_and_as_file(tmp_path: Path):
 
 @rows(
     ("text", "reason"),
-    [
-        ("components:\n  x: [secret, 2\n  y: 3\n", "malformed in line 3, column 4: expected ',' or"),
-        ("components:\n  x:\n    type: no.such.Class\n", r"no\.such"),
-        (
-            "components: {x: {type: haystack.components.joiners.branch.BranchJoiner, init_parameters: {a: secret}}}",
-            r"'x' of class 'BranchJoiner'\. Original error: ",
-        ),
-        ("nowhere.yaml", "No such file or directory.*Pass the path"),
-        (Path(__file__).parent, "in UTF-8"),
-    ],
+    ("components:\n  x: [secret, 2\n  y: 3\n", "malformed in line 3, column 4: expected ',' or"),
+    ("components:\n  x:\n    type: no.such.Class\n", r"no\.such"),
+    (
+        "components: {x: {type: haystack.components.joiners.branch.BranchJoiner, init_parameters: {a: secret}}}",
+        r"'x' of class 'BranchJoiner'\. Original error: ",
+    ),
+    ("nowhere.yaml", "No such file or directory.*Pass the path"),
+    (Path(__file__).parent, "in UTF-8"),
 )
 def test_yaml_that_cannot_be_loaded_is_refused_by_name_with_the_reason(text: Any, reason: str):
     message = f"(?s)^The pipeline 'ask' cannot be loaded from .*: .*{reason}"
@@ -274,7 +266,7 @@ async def test_cancelling_reaches_an_asynchronous_component():
         await cancelled.wait()
 
 
-@rows("over_http", [False, True])
+@rows("over_http", False, True)
 async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_call_is_alive(
     over_http: bool, monkeypatch: pytest.MonkeyPatch
 ):

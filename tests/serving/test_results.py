@@ -80,15 +80,13 @@ ALICE = {"name": "Alice", "age": 30}
 
 @rows(
     ("value", "annotation", "structured", "text"),
-    [
-        (ALICE, dict, ALICE, json.dumps(ALICE)),
-        (User(**ALICE), User, ALICE, json.dumps(ALICE)),
-        (Person(**ALICE), Person, ALICE, json.dumps(ALICE)),
-        (8, int, {"result": 8}, "8"),
-        ("tea", str, {"result": "tea"}, "tea"),
-        (True, bool, {"result": True}, "true"),
-        (["a", "b"], list[str], {"result": ["a", "b"]}, '["a", "b"]'),
-    ],
+    (ALICE, dict, ALICE, json.dumps(ALICE)),
+    (User(**ALICE), User, ALICE, json.dumps(ALICE)),
+    (Person(**ALICE), Person, ALICE, json.dumps(ALICE)),
+    (8, int, {"result": 8}, "8"),
+    ("tea", str, {"result": "tea"}, "tea"),
+    (True, bool, {"result": True}, "true"),
+    (["a", "b"], list[str], {"result": ["a", "b"]}, '["a", "b"]'),
 )
 async def test_objects_are_structured_content_and_anything_else_is_with_a_schema(
     returned, value, annotation, structured, text
@@ -102,15 +100,13 @@ async def test_objects_are_structured_content_and_anything_else_is_with_a_schema
 
 @rows(
     ("value", "text"),
-    [
-        (Color.RED, "red like a rose"),
-        (Decimal("1.50"), "1.50"),
-        (uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"),
-        ({"a": 1}.keys(), '["a"]'),
-        (range(2), "[0, 1]"),
-        (UserString("a"), "a"),
-        ({"b": deque([1])}, '{"b": [1]}'),
-    ],
+    (Color.RED, "red like a rose"),
+    (Decimal("1.50"), "1.50"),
+    (uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+    ({"a": 1}.keys(), '["a"]'),
+    (range(2), "[0, 1]"),
+    (UserString("a"), "a"),
+    ({"b": deque([1])}, '{"b": [1]}'),
 )
 async def test_the_model_sees_one_value_as_text_and_several_as_json(returned, value: Any, text: str):
     assert (await returned(value)).content[0].text == text
@@ -302,7 +298,7 @@ class Measures:
         return {"measured": Measured(), "report": made_report(), "root": NAN, "nothing": None}
 
 
-@rows("included", [True, False])
+@rows("included", True, False)
 async def test_what_a_client_gets_fits_the_schema_that_it_was_shown_and_the_options(included: bool):
     limits = ServeOptions(include_embeddings=included, include_blobs=included, max_documents=2, max_characters=6)
     pipeline = Pipeline()

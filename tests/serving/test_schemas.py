@@ -61,30 +61,28 @@ class Source:
 
 @rows(
     ("declared", "value", "expected"),
-    [
-        (Any, {"a": [1]}, {"a": [1]}),
-        (inspect.Parameter.empty, [1, 2], [1, 2]),
-        (List, [1, 2], [1, 2]),  # noqa: UP006
-        (tuple[int, ...], [1, 2], (1, 2)),
-        (frozenset[int], [1, 2], frozenset({1, 2})),
-        (str | Secret | None, "text", "text"),
-        (list[SOURCES], [{"data": "aGk="}], [ByteStream(b"hi")]),
-        (
-            Document,
-            {"blob": {"data": "aGk=", "mime_type": "a/b"}, "sparse_embedding": {"indices": [1], "values": [0.5]}},
-            Document(blob=ByteStream(b"hi", mime_type="a/b"), sparse_embedding=SparseEmbedding([1], [0.5])),
-        ),
-        (ChatMessage, {"role": "assistant", "content": [{"text": "hi"}]}, ChatMessage.from_assistant("hi")),
-        (ImageContent, {"base64_image": PIXEL, "mime_type": "image/png"}, ImageContent(PIXEL, "image/png")),
-        (FileContent, {"base64_data": "aGk=", "mime_type": "a/b"}, FileContent("aGk=", mime_type="a/b")),
-        (ToolCall, {"tool_name": "add", "arguments": {"a": 1}}, ToolCall("add", {"a": 1})),
-        (
-            GeneratedAnswer,
-            {"data": "a", "query": "q", "documents": [{"content": "b"}], "id": "1"},
-            GeneratedAnswer("a", "q", [Document(content="b")]),
-        ),
-        (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
-    ],
+    (Any, {"a": [1]}, {"a": [1]}),
+    (inspect.Parameter.empty, [1, 2], [1, 2]),
+    (List, [1, 2], [1, 2]),  # noqa: UP006
+    (tuple[int, ...], [1, 2], (1, 2)),
+    (frozenset[int], [1, 2], frozenset({1, 2})),
+    (str | Secret | None, "text", "text"),
+    (list[SOURCES], [{"data": "aGk="}], [ByteStream(b"hi")]),
+    (
+        Document,
+        {"blob": {"data": "aGk=", "mime_type": "a/b"}, "sparse_embedding": {"indices": [1], "values": [0.5]}},
+        Document(blob=ByteStream(b"hi", mime_type="a/b"), sparse_embedding=SparseEmbedding([1], [0.5])),
+    ),
+    (ChatMessage, {"role": "assistant", "content": [{"text": "hi"}]}, ChatMessage.from_assistant("hi")),
+    (ImageContent, {"base64_image": PIXEL, "mime_type": "image/png"}, ImageContent(PIXEL, "image/png")),
+    (FileContent, {"base64_data": "aGk=", "mime_type": "a/b"}, FileContent("aGk=", mime_type="a/b")),
+    (ToolCall, {"tool_name": "add", "arguments": {"a": 1}}, ToolCall("add", {"a": 1})),
+    (
+        GeneratedAnswer,
+        {"data": "a", "query": "q", "documents": [{"content": "b"}], "id": "1"},
+        GeneratedAnswer("a", "q", [Document(content="b")]),
+    ),
+    (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
 )
 def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected: Any) -> None:
     # The schema is what a client sees.
@@ -94,7 +92,7 @@ def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected
     assert schema.convert({"value": value}) == {"value": expected}
 
 
-@rows("declared", [Secret, list[Tool] | Toolset, Callable | None, InMemoryDocumentStore, "NotDefined"])
+@rows("declared", Secret, list[Tool] | Toolset, Callable | None, InMemoryDocumentStore, "NotDefined")
 def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
     assert not is_servable(declared)
     with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
@@ -103,13 +101,11 @@ def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
 
 @rows(
     ("declared", "value"),
-    [
-        (Document, '{"content": "a"}'),
-        (ChatMessage, {"role": "user"}),
-        (ChatMessage, {"role": "SECRET", "content": "a"}),
-        (ToolCall, {"tool_name": "a", "arguments": {}, "unknown": "SECRET"}),
-        (list[SOURCES], ["SECRET"]),
-    ],
+    (Document, '{"content": "a"}'),
+    (ChatMessage, {"role": "user"}),
+    (ChatMessage, {"role": "SECRET", "content": "a"}),
+    (ToolCall, {"tool_name": "a", "arguments": {}, "unknown": "SECRET"}),
+    (list[SOURCES], ["SECRET"]),
 )
 def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None:
     schema = InputSchema({"given": ServedInput(declared)})
@@ -141,7 +137,7 @@ MESSAGES = [
 ]
 
 
-@rows("include_embeddings", [False, True])
+@rows("include_embeddings", False, True)
 def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddings: bool) -> None:
     written = {
         "named": {"a": [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]},
@@ -158,13 +154,11 @@ def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddin
 
 @rows(
     ("declared", "value"),
-    [
-        (object, 1),
-        (InMemoryDocumentStore, "whatever it becomes"),
-        ("NotDefined", 1),
-        (dict[Path, int], {"a": 1}),
-        (list[GeneratedAnswer], [{"data": "a", "query": "q", "documents": []}]),
-    ],
+    (object, 1),
+    (InMemoryDocumentStore, "whatever it becomes"),
+    ("NotDefined", 1),
+    (dict[Path, int], {"a": 1}),
+    (list[GeneratedAnswer], [{"data": "a", "query": "q", "documents": []}]),
 )
 def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
     schema = output_schema({"value": declared})

@@ -66,7 +66,7 @@ def test_a_key_of_no_known_kind_is_refused():
         create_mcp_server("shop").disable(keys={"admin"})
 
 
-@rows(("policy", "served"), [("warn", "Second."), ("replace", "Second."), ("ignore", "First.")])
+@rows(("policy", "served"), ("warn", "Second."), ("replace", "Second."), ("ignore", "First."))
 async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, caplog):
     tools = [Tool("same", text, TEXT, lambda text: text) for text in ("First.", "Second.")]
     server = create_mcp_server("shop", tools=tools, on_duplicate=policy)
@@ -124,7 +124,7 @@ async def test_clients_get_the_highest_version():
         assert await said() == "Some Tea"
 
 
-@rows("name", ["My Pipeline", "x" * 65, "", "größe", "a/b", "a\n"])
+@rows("name", "My Pipeline", "x" * 65, "", "größe", "a/b", "a\n")
 def test_names_that_no_client_takes_are_refused(name: str):
     tool = _tool("x")
     tool.name = name
@@ -229,28 +229,26 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
 
 @rows(
     ("parameter", "value", "options", "reason"),
-    [
-        ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
-        (
-            "tools",
-            [greet],
-            {"greet": {"bound": {"nme": "a-secret"}}},
-            "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
-        ),
-        ("tools", [greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a funct"),
-        ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
-        ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
-        ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
-        ("agents", {"helper": "agent.yaml"}, {}, "It is no Agent, but of type str"),
-        ("document_stores", ["store"], {}, "must be a dictionary of names to document stores, got list"),
-        ("document_stores", {"a b": STORE}, {}, "A name in `document_stores` must be"),
-        ("document_stores", {"kb": "store"}, {}, "must be a document store of Haystack, with the methods filter_docum"),
-        ("document_stores", {"kb": STORE}, {"kb": {"bound": {"x": 1}}}, "names 'x', which is not among what a docum"),
-        ("prompts", {"ask": "text"}, {}, "must be a prompt builder"),
-        ("prompts", {"ask": PROMPT}, {"ask": {"bound": {"x": 1}}}, "names 'x', which is not among the variables"),
-        ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
-        ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
-    ],
+    ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
+    (
+        "tools",
+        [greet],
+        {"greet": {"bound": {"nme": "a-secret"}}},
+        "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
+    ),
+    ("tools", [greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a funct"),
+    ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
+    ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
+    ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
+    ("agents", {"helper": "agent.yaml"}, {}, "It is no Agent, but of type str"),
+    ("document_stores", ["store"], {}, "must be a dictionary of names to document stores, got list"),
+    ("document_stores", {"a b": STORE}, {}, "A name in `document_stores` must be"),
+    ("document_stores", {"kb": "store"}, {}, "must be a document store of Haystack, with the methods filter_docum"),
+    ("document_stores", {"kb": STORE}, {"kb": {"bound": {"x": 1}}}, "names 'x', which is not among what a docum"),
+    ("prompts", {"ask": "text"}, {}, "must be a prompt builder"),
+    ("prompts", {"ask": PROMPT}, {"ask": {"bound": {"x": 1}}}, "names 'x', which is not among the variables"),
+    ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
+    ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
 )
 def test_what_cannot_be_served_is_refused(parameter, value, options, reason):
     with pytest.raises(ValueError, match=re.escape(reason)) as told:
@@ -275,18 +273,16 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
 
 @rows(
     ("options", "told"),
-    [
-        ({"name": " "}, "must match pattern"),
-        ({"max_documents": 0}, "must be greater than or equal to 1"),
-        ({"task": "maybe"}, "must be True, False or 'required'"),
-        ({"timeout": 0}, "must be greater than 0"),
-        ({"tags": "public"}, "must be"),
-        ({"bound": [("key", "a-secret")]}, "must be"),
-        ({"outputs": {"answer": ["llm.replies"]}}, "must be a valid string"),
-        ({"output_schema": {"type": "objekt"}}, "is not a valid JSON schema: 'objekt'"),
-        ({"output_schema": {"type": "array"}}, 'must be a JSON schema of `"type": "object"`'),
-        ({"tag": ["public"]}, "Did you mean `tags`?"),
-    ],
+    ({"name": " "}, "must match pattern"),
+    ({"max_documents": 0}, "must be greater than or equal to 1"),
+    ({"task": "maybe"}, "must be True, False or 'required'"),
+    ({"timeout": 0}, "must be greater than 0"),
+    ({"tags": "public"}, "must be"),
+    ({"bound": [("key", "a-secret")]}, "must be"),
+    ({"outputs": {"answer": ["llm.replies"]}}, "must be a valid string"),
+    ({"output_schema": {"type": "objekt"}}, "is not a valid JSON schema: 'objekt'"),
+    ({"output_schema": {"type": "array"}}, 'must be a JSON schema of `"type": "object"`'),
+    ({"tag": ["public"]}, "Did you mean `tags`?"),
 )
 def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError) as refused:

@@ -81,10 +81,8 @@ async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_on
 
 @rows(
     ("mapping", "arguments", "answer"),
-    [
-        (None, {"name": "Ada"}, "Hello, Ada"),
-        ({"who": ["prompt.name"], "text": ["prompt.template"]}, {"who": "Ada", "text": "Bye"}, "Bye"),
-    ],
+    (None, {"name": "Ada"}, "Hello, Ada"),
+    ({"who": ["prompt.name"], "text": ["prompt.template"]}, {"who": "Ada", "text": "Bye"}, "Bye"),
 )
 async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_somebody_maps_it(mapping, arguments, answer):
     pipeline = Pipeline()
@@ -108,7 +106,7 @@ def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
         create_mcp_server("shop", tools=[(tool, ServeOptions(inputs={"who": "prompt.name"}))])
 
 
-@rows("masked", [True, False])
+@rows("masked", True, False)
 async def test_values_that_do_not_fit_the_types_of_a_function_are_named_and_not_quoted(masked: bool):
     server = create_mcp_server("shop", tools=[Tool("pick", "Picks.", TEXT, pick)], mask_error_details=masked)
     assert (await called(server, "pick", text="red")).content[0].text == "RED"
@@ -213,10 +211,8 @@ async def test_a_toolset_that_cannot_be_closed_keeps_no_other_from_it(caplog):
 
 @rows(
     ("outputs", "shown"),
-    [
-        ({"source": "words", "handler": " + ".join}, "a + b"),
-        ({"words": {"source": "words", "handler": "+".join}, "n": {"source": "n"}}, '{"words": "a+b", "n": 1}'),
-    ],
+    ({"source": "words", "handler": " + ".join}, "a + b"),
+    ({"words": {"source": "words", "handler": "+".join}, "n": {"source": "n"}}, '{"words": "a+b", "n": 1}'),
 )
 async def test_the_model_sees_what_it_would_see_in_an_agent(outputs, shown):
     tool = Tool("split", "Splits.", TEXT, lambda text: {"words": text.split(), "n": 1}, outputs_to_string=outputs)
@@ -303,13 +299,11 @@ async def test_docstrings_and_annotations_describe_arguments():
 
 @rows(
     ("parameters", "shown"),
-    [
-        ({}, {}),
-        ({"type": ["object", "null"]}, {}),
-        ({"properties": {"a": {"enum": list(Color)}}}, {"properties": {"a": {"enum": ["red", "blue"]}}}),
-        ({"properties": {"a": {"default": len}}}, {"properties": {"a": {"default": str(len)}}}),
-        ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"properties": {"a": {"$ref": "#/nowhere"}}}),
-    ],
+    ({}, {}),
+    ({"type": ["object", "null"]}, {}),
+    ({"properties": {"a": {"enum": list(Color)}}}, {"properties": {"a": {"enum": ["red", "blue"]}}}),
+    ({"properties": {"a": {"default": len}}}, {"properties": {"a": {"default": str(len)}}}),
+    ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"properties": {"a": {"$ref": "#/nowhere"}}}),
 )
 async def test_odd_parameters_keep_no_client_from_listing_and_calling(parameters: dict[str, Any], shown: Any):
     server = create_mcp_server("shop", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
@@ -366,19 +360,17 @@ def variable(**given: str) -> str:
 
 @rows(
     ("tools", "message"),
-    [
-        ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),
-        ([3], "must contain tools"),
-        ([lambda text: text], "'<lambda>' cannot be served as a tool: You must provide a name"),
-        ([functools.partial(paint, tags=["s3cret"])], "A partial of paint cannot be served as a tool"),
-        ([variable], "'variable' cannot be served as a tool: Functions with"),
-        ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
-        ([hold], "The function 'hold' cannot be served as a tool"),
-        ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
-        ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
-        ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
-        ([Tool("half", "A half.", {"type": "object", "title": "\ud83d"}, paint)], "'half' cannot be written as JSON"),
-    ],
+    ({"paint": paint}, "must be a list of tools, toolsets and functions, got dict"),
+    ([3], "must contain tools"),
+    ([lambda text: text], "'<lambda>' cannot be served as a tool: You must provide a name"),
+    ([functools.partial(paint, tags=["s3cret"])], "A partial of paint cannot be served as a tool"),
+    ([variable], "'variable' cannot be served as a tool: Functions with"),
+    ([misspelt], "The function 'misspelt' cannot be served as a tool: name 'Strng' is not defined"),
+    ([hold], "The function 'hold' cannot be served as a tool"),
+    ([(paint, {"tag": ["a"]})], "has no parameter 'tag'. Did you mean `tags`"),
+    ([(paint, {}, {})], "A tuple in `tools` must be a tool and its ServeOptions"),
+    ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
+    ([Tool("half", "A half.", {"type": "object", "title": "\ud83d"}, paint)], "'half' cannot be written as JSON"),
 )
 def test_what_cannot_be_served_is_refused_at_once(tools, message):
     with pytest.raises(ValueError, match=message):

@@ -91,7 +91,7 @@ def test_a_change_is_classified_by_what_it_means(change, expected):
         assert kinds(define(**change), define(annotations=None))[0][0] == "annotations"
 
 
-@rows("keyword", "type enum required properties $defs anyOf x-server".split())
+@rows("keyword", *"type enum required properties $defs anyOf x-server".split())
 def test_whatever_a_server_says_in_place_of_a_schema_is_a_change(keyword):
     values = (None, True, 1, "a", [], [{}], [["a"]], ["b", 1], {"a": {}}, {"a": [1]})
     said = [define(inputSchema={"type": "object", keyword: value}) for value in values]

@@ -8,11 +8,11 @@ Tables of what is all checked in the same way, in one test: a case of its own fo
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 
-def rows(names: str | tuple[str, ...], *table: Any, **_: Any) -> Callable[[Callable[..., Any]], Any]:
+def rows(names: str | tuple[str, ...], *table: Any) -> Callable[[Callable[..., Any]], Any]:
     """
     What `pytest.mark.parametrize` is for cases, for the rows of a table.
 
@@ -21,11 +21,11 @@ def rows(names: str | tuple[str, ...], *table: Any, **_: Any) -> Callable[[Calla
     The rows share the fixtures of the test, so none may spoil them for the next.
 
     :param names: The parameters of the test.
-    :param table: The rows, or one list of them.
+    :param table: The rows: tuples, or values of a single parameter.
     """
-    each_row: Iterable[Any] = table[0] if len(table) == 1 else table
     parameters = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
-    values = [dict(zip(parameters, row if len(parameters) > 1 else (row,), strict=True)) for row in each_row]
+    values = [dict(zip(parameters, row if len(parameters) > 1 else (row,), strict=True)) for row in table]
+    assert values, "a table without rows proves nothing"
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
         def attempts() -> Iterator[tuple[dict[str, Any], list[Exception]]]:

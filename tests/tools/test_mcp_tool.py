@@ -107,7 +107,7 @@ class TestCalls:
                 await called
         assert server.calls == [("repo/search", {"tags": ["a"], "text": "[1]", "by": {"name": None}, "more": None})]
 
-    @rows("state", [None, {"sum": {"source": "result"}}])
+    @rows("state", None, {"sum": {"source": "result"}})
     async def test_awaiting_gives_the_same_as_invoking_in_any_loop_and_thread(self, state):
         async with MCPTool("add", COUNTER, outputs_to_state=state) as tool:
             given = [
@@ -125,7 +125,7 @@ class TestCalls:
         assert (documented["isError"], documented["structuredContent"]) == (False, {"result": 8})
         assert {"type": "text", "text": "8"}.items() <= documented["content"][0].items()
 
-    @rows("name", "self name state kwargs streaming_callback tool_name mcp_arguments arguments tool_args".split())
+    @rows("name", *"self name state kwargs streaming_callback tool_name mcp_arguments arguments tool_args".split())
     @every_executor
     def test_a_parameter_may_have_any_name(self, execute, name):
         schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
@@ -138,7 +138,7 @@ class TestCalls:
         assert server.calls == [("odd", {name: "value"})] * 4
 
     @every_executor
-    @rows("key", ["kwargs", "state", "arguments"])
+    @rows("key", "kwargs", "state", "arguments")
     def test_neither_a_streaming_callback_nor_a_state_key_that_is_not_mapped_is_sent(self, execute, key):
         server = ForeignServer(definition("search"))
         with MCPTool("search", server.info) as tool:
@@ -147,7 +147,7 @@ class TestCalls:
             asyncio.run(tool.ainvoke(streaming_callback=print, q="x"))
         assert server.calls == [("search", {"q": "x"})] * 3
 
-    @rows("method", ["ainvoke", "invoke_async"])
+    @rows("method", "ainvoke", "invoke_async")
     def test_one_that_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(self, method):
         server = ForeignServer(definition("add"))
         with MCPTool("add", server.info) as tool:
@@ -451,7 +451,7 @@ class CustomServerInfo(MCPServerInfo):
 
 class TestCustomClients:
     @every_executor
-    @rows(("client_class", "name"), [(JsonClient, "Ada"), (JsonClient, "plain"), (SessionOwningClient, "Ada")])
+    @rows(("client_class", "name"), (JsonClient, "Ada"), (JsonClient, "plain"), (SessionOwningClient, "Ada"))
     def test_they_serve_tools(self, execute, client_class, name):
         with MCPToolset(CustomServerInfo(client_class)) as toolset:
             assert execute(toolset, ("greet", {"name": name})).result == f"good day {name}"
@@ -469,7 +469,7 @@ class TestCustomClients:
             assert [client.closed for client in made] == [False, False]
         assert [client.closed for client in made] == [True, True]
 
-    @rows("client_class", [SessionOwningClient, JsonClient])
+    @rows("client_class", SessionOwningClient, JsonClient)
     def test_an_error_that_one_reports_or_raises_is_an_invocation_error(self, failing_call, client_class):
         with MCPTool("greet", CustomServerInfo(client_class)) as tool:
             error = failing_call(tool, name="nobody")

@@ -130,7 +130,7 @@ class TestWarmedUp:
         assert "slept 1.0 s" in call.result(timeout=LIMIT)
         toolset.close()
 
-    @rows(("server", "tool_names"), [(FASTMCP, []), (ForeignServer().info, None)])
+    @rows(("server", "tool_names"), (FASTMCP, []), (ForeignServer().info, None))
     def test_it_may_have_no_tools(self, server, tool_names):
         with MCPToolset(server, tool_names=tool_names) as toolset:
             assert list(toolset) == toolset.tools == []

@@ -98,7 +98,7 @@ class TestSearching:
         assert shown_to(agent) == [begin, [*begin, "routine_7"], [*begin, "routine_7"]]
         assert server.calls == [("routine_7", {"target_city": "Rome"})]
 
-    @rows("words", ["weather", "forecast get", "the SKY", "getWeatherForecast"])
+    @rows("words", "weather", "forecast get", "the SKY", "getWeatherForecast")
     def test_words_of_names_descriptions_and_parameters_find_a_tool(self, toolset, words):
         toolset.clear()
         assert search(toolset, words)[0] == "getWeatherForecast"

@@ -284,8 +284,8 @@ connections: []
 
 
 class TestFilesOfOlderVersions:
-    @rows("toolset", [f"{TOOLS}.MCPToolset", f"{TOOLS}.mcp_toolset.MCPToolset"])
-    @rows("info", [f"{TOOLS}.StreamableHttpServerInfo", f"{MODULE}.StreamableHttpServerInfo"])
+    @rows("toolset", f"{TOOLS}.MCPToolset", f"{TOOLS}.mcp_toolset.MCPToolset")
+    @rows("info", f"{TOOLS}.StreamableHttpServerInfo", f"{MODULE}.StreamableHttpServerInfo")
     def test_they_load(self, toolset, info):
         text = WRITTEN_BY_2_1.replace("TOOLSET", toolset).replace("INFO", info)
         loaded = Pipeline.loads(text).get_component("agent").tools
@@ -296,7 +296,7 @@ class TestFilesOfOlderVersions:
         assert loaded.eager_connect is True
         assert not loaded.connection.is_ready
 
-    @rows("path", [f"{TOOLS}.MCPTool", f"{MODULE}.MCPTool"])
+    @rows("path", f"{TOOLS}.MCPTool", f"{MODULE}.MCPTool")
     def test_their_tools_load(self, path):
         info = {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None}
         timeouts = {"connection_timeout": 30, "invocation_timeout": 30}
@@ -307,7 +307,7 @@ class TestFilesOfOlderVersions:
 
     @rows(
         "name",
-        "AsyncExecutor MCPClient MCPConnectionError MCPError MCPInvocationError MCPServerInfo MCPTool "
+        *"AsyncExecutor MCPClient MCPConnectionError MCPError MCPInvocationError MCPServerInfo MCPTool "
         "MCPToolNotFoundError SSEClient SSEServerInfo StdioClient StdioServerInfo StreamableHttpClient "
         "StreamableHttpServerInfo".split(),
     )

@@ -284,7 +284,7 @@ class TestBoundArguments:
             tool.call(query="x", tenant="y")
         assert [arguments["api_key"] for _, arguments in server.calls] == [SECRET, "rotated"]
 
-    @rows("is_nested", [False, True])
+    @rows("is_nested", False, True)
     def test_a_secret_is_never_sent_as_a_header(self, api_key, is_nested):
         header = {"type": "string", "x-mcp-header": "Api-Key"}
         search = schema("query")
@@ -351,7 +351,7 @@ class TestTheSizeOfResults:
         assert outcome.state["all"] == "a" * 5000 + "z" * 5000
 
     @rows(
-        "outputs_to_string", [{"source": "result", "raw_result": True}, {"one": {"source": "result", "handler": shout}}]
+        "outputs_to_string", {"source": "result", "raw_result": True}, {"one": {"source": "result", "handler": shout}}
     )
     @every_executor
     def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):
@@ -364,7 +364,7 @@ class TestTheSizeOfResults:
             assert len(outcome.result) < 500
             assert tool._init_parameters()["outputs_to_string"] == outputs_to_string
 
-    @rows("size", [200, 201, 333, 1000])
+    @rows("size", 200, 201, 333, 1000)
     def test_of_several_parts_the_text_is_limited_and_the_rest_kept(self, size):
         image = ImageContent(base64_image="aGVsbG8=", mime_type="image/png")
         parts = [TextContent("a" * 90), TextContent("b" * 5000), image, TextContent("c" * 5000), TextContent("d" * 90)]

@@ -40,7 +40,7 @@ def test_a_haystack_without_skill_stores_is_an_error_that_says_what_works_instea
 
 @with_skill_stores
 class TestSkillStore:
-    @rows("is_async", [False, True])
+    @rows("is_async", False, True)
     def test_an_agent_loads_a_skill_and_reads_its_files_when_it_wants_them(self, is_async: bool) -> None:
         server = SkillServer()
         skills = SkillToolset(MCPSkillStore(server.info))

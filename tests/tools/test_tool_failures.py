@@ -198,7 +198,7 @@ class TestWhoGetsIt:
             assert "[This tool call failed] Failed to invoke Tool `f`: broken" in outcome.result
             assert not outcome.state["found"]
 
-    @rows(("outputs", "result_format"), [({"raw_result": True}, None), ({"source": "docs"}, None), (None, "json")])
+    @rows(("outputs", "result_format"), ({"raw_result": True}, None), ({"source": "docs"}, None), (None, "json"))
     def test_a_message_with_a_failure_can_be_written_to_yaml(self, outputs, result_format):
         how = ToolOptions(on_tool_error="model", result_format=result_format)
         with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=outputs) as tool:

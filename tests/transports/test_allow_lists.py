@@ -48,7 +48,10 @@ def programs(monkeypatch, tmp_path):
 class TestCommands:
     @rows(
         ("allowed", "command"),
-        [(" uvx , npx ", "uvx"), ("npx,uvx,", "uvx"), ("/opt/mcp/server", "/opt/mcp/server"), ("bin/x", "bin/x")],
+        (" uvx , npx ", "uvx"),
+        ("npx,uvx,", "uvx"),
+        ("/opt/mcp/server", "/opt/mcp/server"),
+        ("bin/x", "bin/x"),
     )
     def test_a_listed_command_is_allowed_where_the_operator_has_it(self, monkeypatch, programs, allowed, command):
         monkeypatch.chdir(programs)
@@ -59,13 +62,11 @@ class TestCommands:
 
     @rows(
         ("allowed", "command", "named"),
-        [
-            ("uvx", "npx", "uvx"),
-            ("uvx", "/usr/bin/uvx", "uvx"),
-            ("/usr/bin/uvx", "uvx", "/usr/bin/uvx"),
-            ("", "uvx", "no command"),
-            ("absent", "absent", "it was not found on the PATH"),
-        ],
+        ("uvx", "npx", "uvx"),
+        ("uvx", "/usr/bin/uvx", "uvx"),
+        ("/usr/bin/uvx", "uvx", "/usr/bin/uvx"),
+        ("", "uvx", "no command"),
+        ("absent", "absent", "it was not found on the PATH"),
     )
     def test_any_other_command_is_refused_naming_what_is_allowed(self, monkeypatch, programs, allowed, command, named):
         monkeypatch.setenv(COMMANDS, allowed)
@@ -74,7 +75,7 @@ class TestCommands:
         assert f"'{command}'" in str(raised.value) and named in str(raised.value)
         assert raised.value.operation == "connect"
 
-    @rows("name", ["PATH", "path", "LD_PRELOAD", "BASH_FUNC_x%%", "ANYTHING"])
+    @rows("name", "PATH", "path", "LD_PRELOAD", "BASH_FUNC_x%%", "ANYTHING")
     def test_no_variable_may_be_set_unless_the_operator_allows_exactly_it(self, monkeypatch, programs, name):
         monkeypatch.setenv(COMMANDS, "uvx")
         for allowed in (None, "", f"{name}S, X_{name}", f"{name[:2]}*"):
@@ -135,20 +136,18 @@ class TestCommands:
 class TestHosts:
     @rows(
         ("allowed", "url"),
-        [
-            (None, "http://anywhere:1234/mcp"),
-            ("mcp.example.com", "http://mcp.example.com:8000/mcp"),
-            (" a , MCP.example.com ", "https://mcp.Example.COM/mcp"),
-            ("*.internal", "http://tools.internal/mcp"),
-            ("localhost:8000", "http://localhost:8000/mcp"),
-            ("h:443", "https://h/mcp"),
-            ("h:80", "http://h/mcp"),
-            ("[::1]:8000", "http://[::1]:8000/mcp"),
-            ("::1", "http://[::1]/mcp"),
-            ("fe80::1%25eth0", "http://[fe80::1%25eth0]/mcp"),
-            ("proxy:443", "https://proxy"),
-            ("proxy:1080", "socks5://proxy"),
-        ],
+        (None, "http://anywhere:1234/mcp"),
+        ("mcp.example.com", "http://mcp.example.com:8000/mcp"),
+        (" a , MCP.example.com ", "https://mcp.Example.COM/mcp"),
+        ("*.internal", "http://tools.internal/mcp"),
+        ("localhost:8000", "http://localhost:8000/mcp"),
+        ("h:443", "https://h/mcp"),
+        ("h:80", "http://h/mcp"),
+        ("[::1]:8000", "http://[::1]:8000/mcp"),
+        ("::1", "http://[::1]/mcp"),
+        ("fe80::1%25eth0", "http://[fe80::1%25eth0]/mcp"),
+        ("proxy:443", "https://proxy"),
+        ("proxy:1080", "socks5://proxy"),
     )
     def test_a_listed_host_is_allowed(self, monkeypatch, allowed, url):
         if allowed is not None:
@@ -157,16 +156,14 @@ class TestHosts:
 
     @rows(
         ("allowed", "url", "named"),
-        [
-            ("mcp.example.com", "https://mcp.example.com.evil.com/mcp", "mcp.example.com.evil.com:443"),
-            ("mcp.example.com", "https://mcp.example.com@evil.com/mcp", "evil.com:443"),
-            ("mcp.example.com", "https://evil.com/?mcp.example.com", "evil.com:443"),
-            ("*.internal", "http://internal/mcp", "internal:80"),
-            ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
-            ("*.internal", "http://[::1%25.internal]/mcp", "[::1%25.internal]:80"),
-            ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
-            ("", "http://localhost/mcp", "localhost:80"),
-        ],
+        ("mcp.example.com", "https://mcp.example.com.evil.com/mcp", "mcp.example.com.evil.com:443"),
+        ("mcp.example.com", "https://mcp.example.com@evil.com/mcp", "evil.com:443"),
+        ("mcp.example.com", "https://evil.com/?mcp.example.com", "evil.com:443"),
+        ("*.internal", "http://internal/mcp", "internal:80"),
+        ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
+        ("*.internal", "http://[::1%25.internal]/mcp", "[::1%25.internal]:80"),
+        ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
+        ("", "http://localhost/mcp", "localhost:80"),
     )
     def test_any_other_host_is_refused_naming_it_and_what_is_allowed(self, monkeypatch, allowed, url, named):
         monkeypatch.setenv(HOSTS, allowed)

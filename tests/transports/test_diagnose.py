@@ -136,7 +136,7 @@ class TestAnotherPath:
         said = await examine(f"{sse}/", "sse")
         assert f'/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?' in said
 
-    @rows("transport", ["sse", "streamable-http"])
+    @rows("transport", "sse", "streamable-http")
     async def test_a_404_everywhere_is_reported_after_a_few_requests(self, transport: Any) -> None:
         asked: list[httpx2.Request] = []
 
@@ -172,33 +172,31 @@ def refusing(status: int, challenge: str) -> Callable[..., httpx2.Response]:
 class TestWhatTheServerAnswers:
     @rows(
         ("status", "answer", "expected"),
-        [
-            (200, {"html": "<h1>Welcome</h1>"}, f"200 OK with text/html{NOT_MCP}"),
-            (200, {"json": {"hello": "world"}}, f"200 OK with application/json{NOT_MCP}"),
-            (200, {"text": "x" * 200_000}, f"200 OK with text/plain{NOT_MCP}"),
-            (
-                200,
-                {"content": b"data: tick\n\n", "headers": {"Content-Type": "text/event-stream"}},
-                f"200 OK with text/event-stream{NOT_MCP}",
-            ),
-            (202, {}, f"202 Accepted{NOT_MCP}"),
-            (407, {"text": "sorry"}, "407 Proxy Authentication Required."),
-            (421, {}, "421 Misdirected Request: add the host name to those that the server allows."),
-            (429, {}, "429 Too Many Requests."),
-            (520, {}, "520."),
-            (
-                401,
-                {"headers": {"WWW-Authenticate": CHALLENGE}},
-                f'401 Unauthorized ({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.',
-            ),
-            (401, {"headers": {"WWW-Authenticate": "Basic"}}, f"401 Unauthorized (Basic): {FORBIDDEN}"),
-            # As Playwright's server and the TypeScript SDK refuse other names of this machine.
-            (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN}"),
-            (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN}'),
-            (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN}"),
-        ],
+        (200, {"html": "<h1>Welcome</h1>"}, f"200 OK with text/html{NOT_MCP}"),
+        (200, {"json": {"hello": "world"}}, f"200 OK with application/json{NOT_MCP}"),
+        (200, {"text": "x" * 200_000}, f"200 OK with text/plain{NOT_MCP}"),
+        (
+            200,
+            {"content": b"data: tick\n\n", "headers": {"Content-Type": "text/event-stream"}},
+            f"200 OK with text/event-stream{NOT_MCP}",
+        ),
+        (202, {}, f"202 Accepted{NOT_MCP}"),
+        (407, {"text": "sorry"}, "407 Proxy Authentication Required."),
+        (421, {}, "421 Misdirected Request: add the host name to those that the server allows."),
+        (429, {}, "429 Too Many Requests."),
+        (520, {}, "520."),
+        (
+            401,
+            {"headers": {"WWW-Authenticate": CHALLENGE}},
+            f'401 Unauthorized ({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.',
+        ),
+        (401, {"headers": {"WWW-Authenticate": "Basic"}}, f"401 Unauthorized (Basic): {FORBIDDEN}"),
+        # As Playwright's server and the TypeScript SDK refuse other names of this machine.
+        (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN}"),
+        (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN}'),
+        (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN}"),
     )
-    @rows("transport", ["sse", "streamable-http"])
+    @rows("transport", "sse", "streamable-http")
     async def test_it_is_named_with_what_to_do(self, transport, status, answer, expected):
         said = await examine(URL, transport, answer=lambda _: httpx2.Response(status, **answer))
         assert said == f"{URL} answers {expected}"
@@ -207,7 +205,7 @@ class TestWhatTheServerAnswers:
         said = await examine(URL, "streamable-http", answer=refusing(401, "Bearer"), headers=AUTHORIZATION)
         assert said.endswith("(Bearer): the credentials in `token` or in `headers` were not accepted.")
 
-    @rows("in_body", [False, True])
+    @rows("in_body", False, True)
     async def test_credentials_that_the_server_echoes_are_not_repeated(self, in_body: bool) -> None:
         def echo(request: httpx2.Request) -> httpx2.Response:
             sent = " ".join([*request.headers.values(), str(request.url.query), PASSWORD, "alice"])
@@ -221,7 +219,8 @@ class TestWhatTheServerAnswers:
 
     @rows(
         ("content_type", "goes_on"),
-        [("application/json", False), ("text/event-stream", True)],
+        ("application/json", False),
+        ("text/event-stream", True),
     )
     async def test_a_body_that_does_not_end_leaves_the_status(self, content_type: str, goes_on: bool) -> None:
         async def body() -> AsyncIterator[bytes]:
@@ -238,10 +237,8 @@ class TestWhatTheServerAnswers:
 
     @rows(
         ("url", "location", "there"),
-        [
-            (URL, f"http://alice:{PASSWORD}@other.test/mcp?api_key={QUERY_KEY}#top", "http://other.test/mcp"),
-            ("https://mcp.test/mcp", "http://mcp.test/mcp/", "https://mcp.test/mcp/"),  # not out of TLS
-        ],
+        (URL, f"http://alice:{PASSWORD}@other.test/mcp?api_key={QUERY_KEY}#top", "http://other.test/mcp"),
+        ("https://mcp.test/mcp", "http://mcp.test/mcp/", "https://mcp.test/mcp/"),  # not out of TLS
     )
     async def test_a_redirect_is_reported_and_not_followed(self, url: str, location: str, there: str) -> None:
         asked: list[httpx2.Request] = []
@@ -262,7 +259,7 @@ class TestNoAnswer:
             "The host name of no-such-host.invalid:80 does not resolve: check the URL and the DNS of this machine."
         )
 
-    @rows("host", ["127.0.0.1", "localhost", "[::1]"])
+    @rows("host", "127.0.0.1", "localhost", "[::1]")
     async def test_a_port_where_nothing_listens_is_named(self, host: str) -> None:
         port = free_port()
         said = await examine(f"http://{host}:{port}/mcp", "sse")
@@ -282,12 +279,12 @@ class TestNoAnswer:
             said = await examine(f"http://127.0.0.1:{port}/mcp", "sse", timeout=SHORT)
         assert said.startswith(f"No connection to 127.0.0.1:{port} in time")
 
-    @rows(("timeout", "waits"), [(SHORT, "0.8"), (0, "0")])
+    @rows(("timeout", "waits"), (SHORT, "0.8"), (0, "0"))
     async def test_a_server_that_never_answers_is_not_waited_for(self, timeout: float, waits: str) -> None:
         said = await examine(URL, "streamable-http", answer=silence, timeout=timeout)
         assert said == f"mcp.test:80 does not answer within {waits} s: the server hangs or is too slow."
 
-    @rows("written", [b"", b"220 smtp.test ESMTP\r\n\r\n"])
+    @rows("written", b"", b"220 smtp.test ESMTP\r\n\r\n")
     async def test_a_server_without_http_is_named(self, written: bytes) -> None:
         async def answer(request: HttpRequest) -> None:
             request.writer.write(written)
@@ -296,7 +293,7 @@ class TestNoAnswer:
             said = await examine(peer.url, "streamable-http")
         assert said.startswith(f"127.0.0.1:{peer.port} closes the connection without a valid HTTP ans")
 
-    @rows("url", ["http://[::1/mcp", "http://host:port/mcp"])
+    @rows("url", "http://[::1/mcp", "http://host:port/mcp")
     async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
         assert await Diagnosis(url=url, headers={}, transport="sse").run() == "The URL is not valid."
 

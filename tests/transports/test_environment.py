@@ -60,14 +60,12 @@ def test_a_server_inherits_what_reaches_the_network_and_installs_packages_and_no
 
 @rows(
     ("inherit_env", "further"),
-    [
-        (["AWS_PROFILE", "NO_SUCH_VARIABLE"], {"AWS_PROFILE"}),
-        (("AWS_*", "PYTHONPATH"), {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH"}),
-        (["UV_PUBLISH_TOKEN", "NPM_TOKEN", "UV_FUNCTION"], {"UV_PUBLISH_TOKEN", "NPM_TOKEN"}),
-        (True, {name for name, value in NOT_INHERITED.items() if not value.startswith("()")}),
-        (False, set()),
-        ([], set()),
-    ],
+    (["AWS_PROFILE", "NO_SUCH_VARIABLE"], {"AWS_PROFILE"}),
+    (("AWS_*", "PYTHONPATH"), {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "PYTHONPATH"}),
+    (["UV_PUBLISH_TOKEN", "NPM_TOKEN", "UV_FUNCTION"], {"UV_PUBLISH_TOKEN", "NPM_TOKEN"}),
+    (True, {name for name, value in NOT_INHERITED.items() if not value.startswith("()")}),
+    (False, set()),
+    ([], set()),
 )
 def test_inherit_env_adds_variables(inherit_env, further):
     always = inherited_environment()
@@ -76,7 +74,7 @@ def test_inherit_env_adds_variables(inherit_env, further):
         assert set(inherited_environment(inherit_env)) - set(always) == further
 
 
-@rows("inherit_env", [None, ["A", "B_*"], [], True, False])
+@rows("inherit_env", None, ["A", "B_*"], [], True, False)
 def test_inherit_env_is_stored_only_if_it_is_given(inherit_env):
     info = StdioServerInfo("a", inherit_env=inherit_env)
     stored = json.loads(json.dumps(info.to_dict()))
@@ -92,14 +90,12 @@ class TestWhereCommandsAreRestricted:
 
     @rows(
         ("inherit_env", "asked"),
-        [
-            (["AWS_SECRET_ACCESS_KEY"], "AWS_SECRET_ACCESS_KEY"),
-            (["AWS_PROFILE", "AWS_*"], r"AWS_\*"),
-            (["UV_PUBLISH_TOKEN", "UV_PUBLISH_*"], r"UV_PUBLISH_\*, UV_PUBLISH_TOKEN"),
-            (["UV_*"], r"UV_\*"),
-            (["OTEL_TOKEN"], "OTEL_TOKEN"),
-            (True, "all variables"),
-        ],
+        (["AWS_SECRET_ACCESS_KEY"], "AWS_SECRET_ACCESS_KEY"),
+        (["AWS_PROFILE", "AWS_*"], r"AWS_\*"),
+        (["UV_PUBLISH_TOKEN", "UV_PUBLISH_*"], r"UV_PUBLISH_\*, UV_PUBLISH_TOKEN"),
+        (["UV_*"], r"UV_\*"),
+        (["OTEL_TOKEN"], "OTEL_TOKEN"),
+        (True, "all variables"),
     )
     def test_variables_that_the_operator_does_not_name_are_not_inherited(self, inherit_env, asked):
         with pytest.raises(MCPConnectionError, match=f"`inherit_env` asks for {asked}, and where") as refusal:

@@ -141,14 +141,12 @@ class TestFailures:
 
     @rows(
         "written",
-        [
-            b"",
-            b"HTTP/1.1 200 OK\r\nContent-",
-            b"SSH-2.0-OpenSSH_9.6\r\n",
-            b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
-            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{",
-        ],
+        b"",
+        b"HTTP/1.1 200 OK\r\nContent-",
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{",
     )
     async def test_what_is_closed_early_or_no_http(self, written: bytes) -> None:
         async def answer(request: HttpRequest) -> None:
@@ -157,7 +155,7 @@ class TestFailures:
         async with ScriptedPeer(answer) as peer:
             assert await fail(f"{peer.url}?key=s3cret") == "RemoteProtocolError, LOST"
 
-    @rows("written", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{"])
+    @rows("written", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
     async def test_tls_that_breaks_after_the_handshake(self, certificate, server_context, written):
         async def answer(request: HttpRequest) -> None:
             request.writer.write(written)
@@ -198,13 +196,11 @@ class TestConnections:
 
     @rows(
         "late",
-        [
-            None,
-            b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
-        ],
+        None,
+        b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
     )
-    @rows("is_read", [False, True])
+    @rows("is_read", False, True)
     async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None, is_read: bool) -> None:
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await post(sender, peer.url)
@@ -239,7 +235,13 @@ class TestConnections:
 class TestWhatIsCarried:
     @rows(
         "target",
-        ["/mcp", "/", "/a/../b", "/a%2Fb?x=a%20b+c&y=%C3%BC", "//double", "/mcp?url=http://x.test/?a=b", "/mcp;v=1?&&"],
+        "/mcp",
+        "/",
+        "/a/../b",
+        "/a%2Fb?x=a%20b+c&y=%C3%BC",
+        "//double",
+        "/mcp?url=http://x.test/?a=b",
+        "/mcp;v=1?&&",
     )
     async def test_a_target_arrives_as_it_is(self, target: str) -> None:
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
@@ -299,15 +301,13 @@ EXEMPT = ("*", "mcp.test", "MCP.TEST", ".mcp.test", "mcp.test:8080", "other.test
 class TestProxies:
     @rows(
         ("url", "no_proxy", "is_exempt"),
-        [
-            *(("http://mcp.test:8080/mcp", names, True) for names in EXEMPT),
-            *(("http://mcp.test:8080/mcp", names, False) for names in ("", "cp.test", "mcp.test:80", "127.0.0.0/8")),
-            ("http://127.0.0.1:8080/mcp", "127.0.0.0/8", True),
-            ("http://127.0.0.1:8080/mcp", "10.0.0.0/8,127.0.0.1", True),
-            ("http://[::1]:8080/mcp", "[::1]:8080", True),
-            ("http://[::1]:9090/mcp", "[::1]:8080", False),
-            ("http://[::1]:8080/mcp", "::1", True),
-        ],
+        *(("http://mcp.test:8080/mcp", names, True) for names in EXEMPT),
+        *(("http://mcp.test:8080/mcp", names, False) for names in ("", "cp.test", "mcp.test:80", "127.0.0.0/8")),
+        ("http://127.0.0.1:8080/mcp", "127.0.0.0/8", True),
+        ("http://127.0.0.1:8080/mcp", "10.0.0.0/8,127.0.0.1", True),
+        ("http://[::1]:8080/mcp", "[::1]:8080", True),
+        ("http://[::1]:9090/mcp", "[::1]:8080", False),
+        ("http://[::1]:8080/mcp", "::1", True),
     )
     def test_no_proxy_names_hosts_domains_and_networks(self, url, no_proxy, is_exempt):
         proxy = "http://proxy.test:3128"

@@ -47,7 +47,7 @@ class Odd(BaseException):
 FATAL = [SystemExit(2), KeyboardInterrupt(), Odd(), BaseExceptionGroup("two", [KeyboardInterrupt()])]
 
 
-@rows("error", FATAL)
+@rows("error", *FATAL)
 def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseException) -> None:
     server = MCPServer("quitter")
 
@@ -75,7 +75,7 @@ def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseExcept
         assert connection.call_tool("add", {"a": 1, "b": 2}).content[0].text == "3"
 
 
-@rows("error", FATAL)
+@rows("error", *FATAL)
 def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_connection_error(error):
     failing = {"lifespan": True, "listing": True}
 

@@ -72,7 +72,7 @@ class TestHeaders:
         assert "gzip" in sent["accept-encoding"]
         assert network.requests[0].extensions["timeout"] == PHASES
 
-    @rows(("method", "read"), [("tools/call", 2.0), ("subscriptions/listen", None)])
+    @rows(("method", "read"), ("tools/call", 2.0), ("subscriptions/listen", None))
     async def test_a_stream_of_changes_may_be_silent(self, method: str, read: float | None) -> None:
         network = Network(200)
         await post(network.sender(timeout={**PHASES, "read": 2.0}), Exchange(1, method))
@@ -106,18 +106,16 @@ class TestHeaders:
 class TestRedirects:
     @rows(
         ("status", "location", "leads_to"),
-        [
-            (307, "/mcp/", "https://mcp.test/mcp/"),
-            (308, "https://mcp.test:443/other", "https://mcp.test/other"),
-            (301, "/mcp/", None),
-            (302, "/mcp/", None),
-            (303, "/mcp/", None),
-            (307, "https://elsewhere.test/mcp", None),
-            (307, "https://mcp.test:8443/mcp", None),
-            (307, "http://mcp.test/mcp", None),
-            (307, "https://mallory:x@mcp.test/mcp", None),
-            (307, "http://[::1", None),
-        ],
+        (307, "/mcp/", "https://mcp.test/mcp/"),
+        (308, "https://mcp.test:443/other", "https://mcp.test/other"),
+        (301, "/mcp/", None),
+        (302, "/mcp/", None),
+        (303, "/mcp/", None),
+        (307, "https://elsewhere.test/mcp", None),
+        (307, "https://mcp.test:8443/mcp", None),
+        (307, "http://mcp.test/mcp", None),
+        (307, "https://mallory:x@mcp.test/mcp", None),
+        (307, "http://[::1", None),
     )
     async def test_those_within_the_origin_are_followed_with_all_that_was_sent(self, status, location, leads_to):
         network = Network(redirect(status, location), 200)
@@ -147,10 +145,8 @@ class TestRedirects:
 class TestFates:
     @rows(
         ("error", "fate"),
-        [
-            *((kind("why"), Fate.REFUSED) for kind in CONNECT_ERRORS),
-            *((kind("why"), Fate.LOST) for kind in (httpx2.WriteTimeout, httpx2.ReadError, RuntimeError)),
-        ],
+        *((kind("why"), Fate.REFUSED) for kind in CONNECT_ERRORS),
+        *((kind("why"), Fate.LOST) for kind in (httpx2.WriteTimeout, httpx2.ReadError, RuntimeError)),
     )
     async def test_only_a_connection_that_was_not_made_proves_that_nothing_was_sent(self, error, fate):
         sender, exchange = Network(error).sender(), Exchange(1, "tools/call")
@@ -287,14 +283,14 @@ STREAMS = [
 ]
 
 
-@rows(("stream", "events"), STREAMS)
+@rows(("stream", "events"), *STREAMS)
 @pytest.mark.parametrize("size", [1, 2, 1000])
 async def test_a_stream_is_utf_8_whatever_its_content_type_says_and_read_in_any_pieces(stream, events, size):
     pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
     assert await read(*pieces, content_type="text/event-stream; charset=latin-1") == events
 
 
-@rows("stream", [b"data: " + b"x" * MAX_SIZE, b":" + b"x" * MAX_SIZE, b"data: 1\n" * 200, b"other: 1\n" * 200])
+@rows("stream", b"data: " + b"x" * MAX_SIZE, b":" + b"x" * MAX_SIZE, b"data: 1\n" * 200, b"other: 1\n" * 200)
 async def test_what_is_too_large_is_not_kept(stream: bytes) -> None:
     with pytest.raises(TooLargeError):
         await read(*(stream[at : at + 10] for at in range(0, len(stream), 10)))

@@ -50,13 +50,11 @@ def error(message: Any, **members: Any) -> dict[str, Any]:
 class TestFates:
     @rows(
         ("status", "headers", "body", "fate"),
-        [
-            *[(status, {}, "no", Fate.REFUSED) for status in (401, 403, 404, 405, 406, 410, 413, 415, 421, 429)],
-            *[(status, {}, "no", Fate.LOST) for status in (400, 408, 409, 422, 500, 502, 503, 504)],
-            (503, {"Retry-After": "7"}, "no", Fate.REFUSED),
-            (429, {"Retry-After": "7"}, "no", Fate.REFUSED),
-            (500, {"Retry-After": "7"}, "no", Fate.LOST),
-        ],
+        *[(status, {}, "no", Fate.REFUSED) for status in (401, 403, 404, 405, 406, 410, 413, 415, 421, 429)],
+        *[(status, {}, "no", Fate.LOST) for status in (400, 408, 409, 422, 500, 502, 503, 504)],
+        (503, {"Retry-After": "7"}, "no", Fate.REFUSED),
+        (429, {"Retry-After": "7"}, "no", Fate.REFUSED),
+        (500, {"Retry-After": "7"}, "no", Fate.LOST),
     )
     async def test_a_status_tells_whether_the_request_ran(self, status, headers, body, fate):
         session, exchange = judged(httpx2.Response(status, headers=headers, text=body), session=False)
@@ -65,8 +63,8 @@ class TestFates:
         assert error.status.startswith(str(status)) and f"HTTP {status}" in error.reason
         assert getattr(error, "is_final", True)
 
-    @rows("status", [400, 401, 404, 500])
-    @rows("request_id", [7, "7"])
+    @rows("status", 400, 401, 404, 500)
+    @rows("request_id", 7, "7")
     async def test_an_error_with_the_id_of_the_request_is_its_answer(self, status: int, request_id: Any) -> None:
         body = {"jsonrpc": "2.0", "id": request_id, "error": {"code": -32602, "message": "no such tool", "data": 5}}
         _, exchange = judged(answer(status, body), session=False)
@@ -91,46 +89,44 @@ class TestFates:
 class TestStreamableHttp:
     @rows(
         ("status", "body", "session"),
-        [
-            # 404 is the protocol's sign of an unknown session, whatever the body says.
-            (404, "", LOST),
-            (404, error("Session not found", id=None), LOST),
-            (404, {"id": "8", "error": {"message": "for another request"}}, LOST),
-            # Unless whoever answers has seen the request.
-            (404, error("Session not found", id=7), DOUBTFUL),
-            # 400 counts if all it says is that the session is unknown.
-            (400, "Bad Request: No valid session ID provided", LOST),
-            (400, "Session not found", LOST),
-            (400, "Invalid or missing session ID", LOST),
-            (400, "session '1f0e-22' has expired", LOST),
-            (400, "Mcp-Session-Id header is required", LOST),
-            (400, error("Bad Request: Server not initialized", id=None), LOST),
-            (400, "Received request before initialization was complete", LOST),
-            (400, {"error": "unknown session"}, LOST),
-            # A text that says more may be that of the tool.
-            (400, "Session not found in the database of the tool", DOUBTFUL),
-            (400, "No session" + "!" * 191, DOUBTFUL),
-            (400, "No session" + "!" * 190, LOST),
-            # In any other words, it may be about the session.
-            (400, error("Session not found", id=7), DOUBTFUL),
-            (400, error("Not ready", id=7, error={"code": -32600, "message": "Not ready"}), DOUBTFUL),
-            (400, {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "error": "Session expired"}, DOUBTFUL),
-            (400, "", DOUBTFUL),
-            (400, ["session"], DOUBTFUL),
-            (400, error({"not": "text"}, id=None), DOUBTFUL),
-            (401, "Unauthorized: Session not found", DOUBTFUL),
-            (422, "Unexpected message, expect initialize request", DOUBTFUL),
-            (500, "Session not found", DOUBTFUL),
-            (500, error("Server was not initialised", id=7), DOUBTFUL),
-            # Unless it is from whoever processed the request.
-            (400, error("", id=7, error={"code": -32602, "message": "No such session"}), ALIVE),
-            (404, error("", id=7, error={"code": -32601, "message": "No such method"}), DOUBTFUL),
-            (422, error("", id="7", error={"code": -32603, "message": "broken"}), ALIVE),
-            # Everything else is about the request only.
-            (413, "Session too large", ALIVE),
-            (500, "oops", ALIVE),
-            (503, "", ALIVE),
-        ],
+        # 404 is the protocol's sign of an unknown session, whatever the body says.
+        (404, "", LOST),
+        (404, error("Session not found", id=None), LOST),
+        (404, {"id": "8", "error": {"message": "for another request"}}, LOST),
+        # Unless whoever answers has seen the request.
+        (404, error("Session not found", id=7), DOUBTFUL),
+        # 400 counts if all it says is that the session is unknown.
+        (400, "Bad Request: No valid session ID provided", LOST),
+        (400, "Session not found", LOST),
+        (400, "Invalid or missing session ID", LOST),
+        (400, "session '1f0e-22' has expired", LOST),
+        (400, "Mcp-Session-Id header is required", LOST),
+        (400, error("Bad Request: Server not initialized", id=None), LOST),
+        (400, "Received request before initialization was complete", LOST),
+        (400, {"error": "unknown session"}, LOST),
+        # A text that says more may be that of the tool.
+        (400, "Session not found in the database of the tool", DOUBTFUL),
+        (400, "No session" + "!" * 191, DOUBTFUL),
+        (400, "No session" + "!" * 190, LOST),
+        # In any other words, it may be about the session.
+        (400, error("Session not found", id=7), DOUBTFUL),
+        (400, error("Not ready", id=7, error={"code": -32600, "message": "Not ready"}), DOUBTFUL),
+        (400, {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "error": "Session expired"}, DOUBTFUL),
+        (400, "", DOUBTFUL),
+        (400, ["session"], DOUBTFUL),
+        (400, error({"not": "text"}, id=None), DOUBTFUL),
+        (401, "Unauthorized: Session not found", DOUBTFUL),
+        (422, "Unexpected message, expect initialize request", DOUBTFUL),
+        (500, "Session not found", DOUBTFUL),
+        (500, error("Server was not initialised", id=7), DOUBTFUL),
+        # Unless it is from whoever processed the request.
+        (400, error("", id=7, error={"code": -32602, "message": "No such session"}), ALIVE),
+        (404, error("", id=7, error={"code": -32601, "message": "No such method"}), DOUBTFUL),
+        (422, error("", id="7", error={"code": -32603, "message": "broken"}), ALIVE),
+        # Everything else is about the request only.
+        (413, "Session too large", ALIVE),
+        (500, "oops", ALIVE),
+        (503, "", ALIVE),
     )
     async def test_the_session_is_lost_only_if_the_response_says_so(self, status, body, session):
         found, exchange = judged(answer(status, body))
@@ -139,7 +135,7 @@ class TestStreamableHttp:
         if session is LOST:
             assert exchange.fate is Fate.REFUSED
 
-    @rows("status", [400, 401, 403, 404, 500])
+    @rows("status", 400, 401, 403, 404, 500)
     async def test_not_every_refusal_is_about_the_session(self, status: int) -> None:
         # That of what servers need not know,
         for method in ("notifications/initialized", "ping", "logging/setLevel", "unknown/method"):
@@ -161,14 +157,12 @@ def rpc_error(message: str) -> dict[str, Any]:
 
 @rows(
     "refusal",
-    [
-        httpx2.Response(400, text="could not store the row: the database session was rolled back"),
-        404,  # with the id of the request
-        200,
-        httpx2.Response(200, json=rpc_error("Bad Request: Server not initialized")),
-        httpx2.Response(202),
-        httpx2.Response(302),
-    ],
+    httpx2.Response(400, text="could not store the row: the database session was rolled back"),
+    404,  # with the id of the request
+    200,
+    httpx2.Response(200, json=rpc_error("Bad Request: Server not initialized")),
+    httpx2.Response(202),
+    httpx2.Response(302),
 )
 @pytest.mark.parametrize("recovers", [True, False])
 def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_new_one(refusal, recovers):
@@ -193,12 +187,10 @@ def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_n
 
 @rows(
     "failure",
-    [
-        httpx2.Response(500, text="Internal Server Error"),
-        httpx2.Response(504, text="upstream request timeout"),
-        httpx2.Response(200, headers={"content-type": "application/json"}),
-        httpx2.Response(200, text='data: {"error": "x"}\n\n', headers={"content-type": "text/event-stream"}),
-    ],
+    httpx2.Response(500, text="Internal Server Error"),
+    httpx2.Response(504, text="upstream request timeout"),
+    httpx2.Response(200, headers={"content-type": "application/json"}),
+    httpx2.Response(200, text='data: {"error": "x"}\n\n', headers={"content-type": "text/event-stream"}),
 )
 def test_after_two_failures_of_the_server_in_a_row_the_next_call_opens_a_new_session(failure: httpx2.Response) -> None:
     def answer(server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response | None:
@@ -231,10 +223,8 @@ def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one() -> None
 
 @rows(
     ("status", "text"),
-    [
-        (500, "no such session at the bank"),
-        (200, "Invalid request parameters"),  # all that the Python SDK says of many faults
-    ],
+    (500, "no such session at the bank"),
+    (200, "Invalid request parameters"),  # all that the Python SDK says of many faults
 )
 def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str) -> None:
     server = HandshakeServer(lambda _, message: error_of(message, -32602, text, status=status))
@@ -247,10 +237,8 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str
 
 @rows(
     "refusal",
-    [
-        httpx2.Response(404, html="<html>not here</html>"),
-        httpx2.Response(400, json=rpc_error("Bad Request: Server not initialized")),
-    ],
+    httpx2.Response(404, html="<html>not here</html>"),
+    httpx2.Response(400, json=rpc_error("Bad Request: Server not initialized")),
 )
 def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(refusal: httpx2.Response) -> None:
     server = HandshakeServer(lambda server, _: refusal if server.session == FIRST else None)

@@ -71,12 +71,10 @@ class PlainInfo(MCPServerInfo):
 class TestDocumentedFields:
     @rows(
         ("info_class", "positional"),
-        [
-            (StdioServerInfo, "command args env max_retries base_delay max_delay"),
-            (SSEServerInfo, "url base_url token headers timeout max_retries base_delay max_delay oauth_config"),
-            (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay oauth_config"),
-            (InProcessServerInfo, "server"),
-        ],
+        (StdioServerInfo, "command args env max_retries base_delay max_delay"),
+        (SSEServerInfo, "url base_url token headers timeout max_retries base_delay max_delay oauth_config"),
+        (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay oauth_config"),
+        (InProcessServerInfo, "server"),
     )
     def test_those_of_2_1_are_positional_and_the_others_are_keywords(self, info_class, positional):
         parameters = inspect.signature(info_class).parameters.values()
@@ -97,39 +95,37 @@ class TestDocumentedFields:
 class TestValidation:
     @rows(
         ("info_class", "parameters", "message"),
-        [
-            (StdioServerInfo, {"command": ""}, "`command` must be a non-empty string, got ''"),
-            (StdioServerInfo, {"command": "python server.py"}, r"a program alone.*command='python', args=\[...\]"),
-            (StdioServerInfo, {"command": f"uvx  some-server --token {SECRET}"}, r"arguments belong in `args`"),
-            (StdioServerInfo, {"args": "server.py"}, "`args` must be a valid list"),
-            (StdioServerInfo, {"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
-            (StdioServerInfo, {"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
-            (StdioServerInfo, {"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
-            (StdioServerInfo, {"max_message_size": 1023}, "`max_message_size`.*1023"),
-            (StdioServerInfo, {"failure_pause": 0}, "`failure_pause` must be"),
-            (StdioServerInfo, {"negotiation": "legacy"}, "`negotiation` must be 'auto', 'handshake' or 'discover'"),
-            (StdioServerInfo, {"inherit_env": [1]}, "`inherit_env`.* must be a valid string, got int"),
-            (StreamableHttpServerInfo, {"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
-            (StreamableHttpServerInfo, {"verify": 1}, "`verify` must be"),
-            (StreamableHttpServerInfo, {"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
-            (StreamableHttpServerInfo, {"proxy": "proxy:3128"}, "`proxy` must be a URL"),
-            (StreamableHttpServerInfo, {"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
-            (StreamableHttpServerInfo, {"http_transport": "not a path"}, "`http_transport` must be a function"),
-            (SSEServerInfo, {"timeout": 0}, "`timeout` must be greater than 0, got 0"),
-            *(
-                (http_info, {"url": url}, r"(?s)url.*https://host/path")
-                for http_info in (SSEServerInfo, StreamableHttpServerInfo)
-                for url in (
-                    "localhost:8000/mcp",
-                    f"ftp://h/mcp?key={SECRET}#{SECRET}",
-                    f"user:{SECRET}@h/mcp",
-                    "http://",
-                    f"http://user:{SECRET}@h:abc/mcp",
-                    "http://h:99999/x",
-                    f"http://user:{SECRET}@[::1/mcp",
-                )
-            ),
-        ],
+        (StdioServerInfo, {"command": ""}, "`command` must be a non-empty string, got ''"),
+        (StdioServerInfo, {"command": "python server.py"}, r"a program alone.*command='python', args=\[...\]"),
+        (StdioServerInfo, {"command": f"uvx  some-server --token {SECRET}"}, r"arguments belong in `args`"),
+        (StdioServerInfo, {"args": "server.py"}, "`args` must be a valid list"),
+        (StdioServerInfo, {"env": ["A=1"]}, "`env` must be a valid dictionary, got list"),
+        (StdioServerInfo, {"env": {"A": 1}}, r"`env` \(A\) must be a valid string, got int"),
+        (StdioServerInfo, {"max_retries": -1}, "`max_retries` must be greater than or equal to 0, got -1"),
+        (StdioServerInfo, {"max_message_size": 1023}, "`max_message_size`.*1023"),
+        (StdioServerInfo, {"failure_pause": 0}, "`failure_pause` must be"),
+        (StdioServerInfo, {"negotiation": "legacy"}, "`negotiation` must be 'auto', 'handshake' or 'discover'"),
+        (StdioServerInfo, {"inherit_env": [1]}, "`inherit_env`.* must be a valid string, got int"),
+        (StreamableHttpServerInfo, {"headers": {"X": 1}}, r"`headers` \(X\) must be a valid string, got int"),
+        (StreamableHttpServerInfo, {"verify": 1}, "`verify` must be"),
+        (StreamableHttpServerInfo, {"client_cert": ("a", "b", SECRET)}, "`client_cert`"),
+        (StreamableHttpServerInfo, {"proxy": "proxy:3128"}, "`proxy` must be a URL"),
+        (StreamableHttpServerInfo, {"proxy": f"ftp://alice:{SECRET}@proxy"}, "`proxy` must be a URL"),
+        (StreamableHttpServerInfo, {"http_transport": "not a path"}, "`http_transport` must be a function"),
+        (SSEServerInfo, {"timeout": 0}, "`timeout` must be greater than 0, got 0"),
+        *(
+            (http_info, {"url": url}, r"(?s)url.*https://host/path")
+            for http_info in (SSEServerInfo, StreamableHttpServerInfo)
+            for url in (
+                "localhost:8000/mcp",
+                f"ftp://h/mcp?key={SECRET}#{SECRET}",
+                f"user:{SECRET}@h/mcp",
+                "http://",
+                f"http://user:{SECRET}@h:abc/mcp",
+                "http://h:99999/x",
+                f"http://user:{SECRET}@[::1/mcp",
+            )
+        ),
     )
     def test_what_is_invalid_is_refused_by_name_and_without_its_secrets(self, info_class, parameters, message):
         valid = {"command": "uvx"} if info_class is StdioServerInfo else {"url": "http://h/mcp"}
@@ -138,7 +134,7 @@ class TestValidation:
         assert info_class.__name__ in str(raised.value)
         assert SECRET not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
 
-    @rows("url", ["http://h", "http://[::1]:8000/mcp", "HTTP://h/x", "https://u:p@h/x?k=v", "http://münchen.de/mcp"])
+    @rows("url", "http://h", "http://[::1]:8000/mcp", "HTTP://h/x", "https://u:p@h/x?k=v", "http://münchen.de/mcp")
     def test_any_http_url_will_do_and_white_space_around_it_is_no_part_of_it(self, url, monkeypatch):
         assert StreamableHttpServerInfo(f" {url} \n").url == SSEServerInfo(url).url == url
         monkeypatch.setenv("MCP_URL", f"{url}\n")
@@ -146,13 +142,11 @@ class TestValidation:
 
     @rows(
         ("server", "reason"),
-        [
-            (None, "it is a NoneType, not an MCP server"),
-            ("json", "there is no '' in the module 'json'"),
-            ("json:dumps", "it is a function, not an MCP server"),
-            ("tests.servers.inprocess:calls", "it is a list, not an MCP server"),
-            ("no_such_module_here:server", "no_such_module_here"),
-        ],
+        (None, "it is a NoneType, not an MCP server"),
+        ("json", "there is no '' in the module 'json'"),
+        ("json:dumps", "it is a function, not an MCP server"),
+        ("tests.servers.inprocess:calls", "it is a list, not an MCP server"),
+        ("no_such_module_here:server", "no_such_module_here"),
     )
     def test_what_turns_out_to_be_no_server_is_a_connection_error(self, server, reason):
         tool = MCPTool("x", InProcessServerInfo(server))
@@ -175,7 +169,7 @@ class TestBaseUrl:
         with pytest.warns(DeprecationWarning, match="base_url will be ignored"):
             assert SSEServerInfo(url="http://h/events", base_url="http://other").url == "http://h/events"
 
-    @rows("base_url", [None, 5, "ftp://h", "h"])
+    @rows("base_url", None, 5, "ftp://h", "h")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
     def test_one_of_them_is_needed(self, base_url):
         with pytest.raises(ValueError, match="url"):
@@ -185,22 +179,20 @@ class TestBaseUrl:
 class TestTokenAndHeaders:
     @rows(
         ("parameters", "sent"),
-        [
-            ({}, {}),
-            ({"token": ""}, {}),
-            ({"token": "t", "headers": {"X-Tenant": "acme"}}, {"X-Tenant": "acme", "Authorization": "Bearer t"}),
-            ({"token": "Bearer t"}, {"Authorization": "Bearer t"}),
-            ({"token": "t", "headers": {"authorization": "Basic abc"}}, {"authorization": "Basic abc"}),
-            (
-                {
-                    "token": Secret.from_env_var("MY_TOKEN"),
-                    "headers": {"X-Key": Secret.from_env_var("MY_KEY"), "X-Fix": Secret.from_token("three")},
-                },
-                {"X-Key": "two", "X-Fix": "three", "Authorization": "Bearer one"},
-            ),
-            # What has no value, and needs none, is left out.
-            ({"token": OPTIONAL, "headers": {"X-Key": OPTIONAL, "X-Fix": "y"}}, {"X-Fix": "y"}),
-        ],
+        ({}, {}),
+        ({"token": ""}, {}),
+        ({"token": "t", "headers": {"X-Tenant": "acme"}}, {"X-Tenant": "acme", "Authorization": "Bearer t"}),
+        ({"token": "Bearer t"}, {"Authorization": "Bearer t"}),
+        ({"token": "t", "headers": {"authorization": "Basic abc"}}, {"authorization": "Basic abc"}),
+        (
+            {
+                "token": Secret.from_env_var("MY_TOKEN"),
+                "headers": {"X-Key": Secret.from_env_var("MY_KEY"), "X-Fix": Secret.from_token("three")},
+            },
+            {"X-Key": "two", "X-Fix": "three", "Authorization": "Bearer one"},
+        ),
+        # What has no value, and needs none, is left out.
+        ({"token": OPTIONAL, "headers": {"X-Key": OPTIONAL, "X-Fix": "y"}}, {"X-Fix": "y"}),
     )
     def test_both_are_sent_unless_the_headers_have_an_authorization(self, monkeypatch, parameters, sent):
         monkeypatch.setenv("MY_TOKEN", "one")
@@ -216,10 +208,8 @@ class TestTokenAndHeaders:
 
     @rows(
         ("parameters", "message"),
-        [
-            ({"headers": {"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}}, "MCP_TEST_NOT_SET, .* is not set"),
-            ({"token": Secret.from_env_var("MCP_TEST_EMPTY")}, "MCP_TEST_EMPTY, wanted for 'token', is empty"),
-        ],
+        ({"headers": {"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}}, "MCP_TEST_NOT_SET, .* is not set"),
+        ({"token": Secret.from_env_var("MCP_TEST_EMPTY")}, "MCP_TEST_EMPTY, wanted for 'token', is empty"),
     )
     def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(
         self, monkeypatch, parameters, message
@@ -238,7 +228,7 @@ class TestTokenAndHeaders:
             for name, value in {"PLAIN": "plain", "KEY": "from-secret", "NONE": None}.items():
                 assert json.loads(tool.invoke(name=name))["structuredContent"] == {"result": value}
 
-    @rows(("kind", "value"), [(SSEServerInfo, f"{SECRET}\n"), (StreamableHttpServerInfo, f"{SECRET}é")])
+    @rows(("kind", "value"), (SSEServerInfo, f"{SECRET}\n"), (StreamableHttpServerInfo, f"{SECRET}é"))
     def test_a_header_that_cannot_be_sent_is_named_and_not_shown(self, kind: Any, value: str) -> None:
         connection = MCPConnection(kind(url="http://127.0.0.1:1/mcp", token=value))
         with pytest.raises(MCPConnectionError, match="header 'Authorization'") as raised:
@@ -262,16 +252,12 @@ class TestDescriptions:
 class TestDictionaries:
     @rows(
         "info",
-        [
-            StdioServerInfo("a", env={"type": "env_var"}, max_in_flight=3, failure_pause=None, max_message_size=5000),
-            InProcessServerInfo("a.b:c", failure_pause=None, negotiation="handshake"),
-            StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, cwd="/tmp"),
-            SSEServerInfo(
-                "http://h/sse", token=Secret.from_env_var(["A", "B"]), headers={"X": Secret.from_env_var("Y")}
-            ),
-            StreamableHttpServerInfo("http://h/mcp", token="plain", headers={"X": "y"}, timeout=5),
-            CarrierPigeonInfo("roof", leg_ring="7"),
-        ],
+        StdioServerInfo("a", env={"type": "env_var"}, max_in_flight=3, failure_pause=None, max_message_size=5000),
+        InProcessServerInfo("a.b:c", failure_pause=None, negotiation="handshake"),
+        StdioServerInfo("a", ["b"], {"C": Secret.from_env_var("X", strict=False), "D": "e"}, 1, 2, 3, cwd="/tmp"),
+        SSEServerInfo("http://h/sse", token=Secret.from_env_var(["A", "B"]), headers={"X": Secret.from_env_var("Y")}),
+        StreamableHttpServerInfo("http://h/mcp", token="plain", headers={"X": "y"}, timeout=5),
+        CarrierPigeonInfo("roof", leg_ring="7"),
     )
     def test_a_round_trip_gives_an_equal_info(self, info, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.*,a.b")
@@ -303,7 +289,7 @@ class TestDictionaries:
         with pytest.raises(ValueError, match="OAuthConfig has no parameter 'client'"):
             StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client": "x"}})
 
-    @rows("data", [{}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", []])
+    @rows("data", {}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", [])
     def test_data_without_a_class_are_refused(self, data):
         with pytest.raises(ValueError, match="class path of a server info under 'type'"):
             MCPServerInfo.from_dict(data)
@@ -325,21 +311,18 @@ SERVERS = [MCPServer("one"), Server("two"), FastMCP("three")]
 
 @rows(
     ("target", "info"),
-    [
-        ("https://h/mcp", StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
-        (AnyUrl("https://h/mcp"), StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
-        ("https://h/sse/", SSEServerInfo("https://h/sse/")),
-        ("https://${H}/mcp", StreamableHttpServerInfo(SecretTemplate("https://${H}/mcp"), sse_fallback=True)),
-        (
-            ["uvx", "--key=${K}", "${V}"],
-            StdioServerInfo("uvx", [SecretTemplate("--key=${K}"), Secret.from_env_var("V")]),
-        ),
-        ({"command": "uvx", "args": ["a"], "disabled": False}, StdioServerInfo("uvx", ["a"])),
-        ({"url": "https://h/x", "type": "sse"}, SSEServerInfo("https://h/x")),
-        (StdioServerInfo("uvx"), StdioServerInfo("uvx")),
-        *((server, InProcessServerInfo(server)) for server in SERVERS),
-    ],
-    ids=lambda value: type(value).__name__,
+    ("https://h/mcp", StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
+    (AnyUrl("https://h/mcp"), StreamableHttpServerInfo("https://h/mcp", sse_fallback=True)),
+    ("https://h/sse/", SSEServerInfo("https://h/sse/")),
+    ("https://${H}/mcp", StreamableHttpServerInfo(SecretTemplate("https://${H}/mcp"), sse_fallback=True)),
+    (
+        ["uvx", "--key=${K}", "${V}"],
+        StdioServerInfo("uvx", [SecretTemplate("--key=${K}"), Secret.from_env_var("V")]),
+    ),
+    ({"command": "uvx", "args": ["a"], "disabled": False}, StdioServerInfo("uvx", ["a"])),
+    ({"url": "https://h/x", "type": "sse"}, SSEServerInfo("https://h/x")),
+    (StdioServerInfo("uvx"), StdioServerInfo("uvx")),
+    *((server, InProcessServerInfo(server)) for server in SERVERS),
 )
 def test_what_reaches_a_server_becomes_its_server_info(target: Any, info: Any) -> None:
     assert server_info_from(target) == info
@@ -357,21 +340,19 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
 
 @rows(
     ("target", "reason"),
-    [
-        ("", "it is empty"),
-        ([], "it is empty"),
-        (None, "got NoneType"),
-        (5, "got int"),
-        (object(), "got object"),
-        ("nothing-here.py", "'nothing-here.py' is neither a URL nor the path of a script that exists (.py, "),
-        ("mcp.json", "load_mcp_toolsets('mcp.json') makes toolsets of a configuration file"),
-        ("uvx some-server --token s3ntinel", "'uvx some-server --token ***' is neither"),
-        (["uvx", 5], "`args`"),
-        ("http://${A", "is not closed"),
-        ({"mcpServers": {"a": {"command": "x"}}}, "use load_mcp_toolsets"),
-        ({"command": "x", "disabledTools": ["a"]}, "are parameters of MCPToolset"),
-        ({"comand": "x"}, "Did you mean `command`?"),
-    ],
+    ("", "it is empty"),
+    ([], "it is empty"),
+    (None, "got NoneType"),
+    (5, "got int"),
+    (object(), "got object"),
+    ("nothing-here.py", "'nothing-here.py' is neither a URL nor the path of a script that exists (.py, "),
+    ("mcp.json", "load_mcp_toolsets('mcp.json') makes toolsets of a configuration file"),
+    ("uvx some-server --token s3ntinel", "'uvx some-server --token ***' is neither"),
+    (["uvx", 5], "`args`"),
+    ("http://${A", "is not closed"),
+    ({"mcpServers": {"a": {"command": "x"}}}, "use load_mcp_toolsets"),
+    ({"command": "x", "disabledTools": ["a"]}, "are parameters of MCPToolset"),
+    ({"comand": "x"}, "Did you mean `command`?"),
 )
 def test_anything_else_is_an_error_that_says_what_is_meant(target: Any, reason: str) -> None:
     with pytest.raises(ValueError) as error:
@@ -380,7 +361,7 @@ def test_anything_else_is_an_error_that_says_what_is_meant(target: Any, reason: 
     assert "s3ntinel" not in str(error.value)
 
 
-@rows("template", ["", "plain", "${}", "${a b}", "${A:-${B}}", "${A"])
+@rows("template", "", "plain", "${}", "${a b}", "${A:-${B}}", "${A")
 def test_a_template_without_usable_variables_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match=r"SecretTemplate|variable"):
         SecretTemplate(template)

@@ -80,17 +80,14 @@ def result(number: int) -> bytes:
 
 @rows(
     ("events", "message"),
-    [
-        ((), "the event stream ended before the server named an endpoint for messages"),
-        ((b"data: hello\n\n",), "the event stream ended before the server named an endpoint for messages"),
-        ((b"event: endpoint\ndata: http://[::1\n\n",), "the server names an endpoint for messages that is no URL"),
-        (
-            (b"event: endpoint\ndata: https://evil.example.com:8443/\n\n",),
-            "an endpoint for messages of another origin, https://evil.example.com:8443, which is refused because",
-        ),
-        ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
-    ],
-    ids=["nothing", "no endpoint", "no URL", "another origin", "cut"],
+    ((), "the event stream ended before the server named an endpoint for messages"),
+    ((b"data: hello\n\n",), "the event stream ended before the server named an endpoint for messages"),
+    ((b"event: endpoint\ndata: http://[::1\n\n",), "the server names an endpoint for messages that is no URL"),
+    (
+        (b"event: endpoint\ndata: https://evil.example.com:8443/\n\n",),
+        "an endpoint for messages of another origin, https://evil.example.com:8443, which is refused because",
+    ),
+    ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
 )
 async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why(events, message):
     server = Server(*events)
@@ -104,13 +101,11 @@ async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why
 
 @rows(
     ("answer", "status", "says"),
-    [
-        (httpx2.Response(401), "401 Unauthorized", "HTTP 401 Unauthorized"),
-        (httpx2.Response(302, headers={"Location": "https://elsewhere.test/"}), "302 Found", "HTTP 302 Found"),
-        (httpx2.Response(503, headers={"Retry-After": "9"}), "503 Service Unavailable", "HTTP 503"),
-        (httpx2.ConnectError("refused"), None, "no connection could be made to mcp.example.com (ConnectError"),
-        (MCPAuthorizationError("no token"), None, "no token"),
-    ],
+    (httpx2.Response(401), "401 Unauthorized", "HTTP 401 Unauthorized"),
+    (httpx2.Response(302, headers={"Location": "https://elsewhere.test/"}), "302 Found", "HTTP 302 Found"),
+    (httpx2.Response(503, headers={"Retry-After": "9"}), "503 Service Unavailable", "HTTP 503"),
+    (httpx2.ConnectError("refused"), None, "no connection could be made to mcp.example.com (ConnectError"),
+    (MCPAuthorizationError("no token"), None, "no token"),
 )
 async def test_without_a_stream_there_is_no_connection(answer: Any, status: str | None, says: str) -> None:
     server = Server()
@@ -143,12 +138,9 @@ async def test_answers_find_their_requests_in_any_order_and_before_the_acknowled
 
 @rows(
     ("events", "reason"),
-    [
-        ((f"data: {'x' * 2000}\n\n".encode(),), "is larger than `max_message_size` of the server info allows, 1,000"),
-        ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
-        ((None,), None),
-    ],
-    ids=["too large", "cut", "end"],
+    ((f"data: {'x' * 2000}\n\n".encode(),), "is larger than `max_message_size` of the server info allows, 1,000"),
+    ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
+    ((None,), None),
 )
 async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, reason):
     server = Server(ENDPOINT)
@@ -167,20 +159,18 @@ async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, r
 
 @rows(
     ("answer", "fate", "drained"),
-    [
-        (401, Fate.REFUSED, "HTTP 401"),
-        (405, Fate.REFUSED, "HTTP 405"),
-        (404, Fate.REFUSED, "HTTP 404"),
-        (410, Fate.REFUSED, "HTTP 410"),
-        (406, Fate.LOST, "HTTP 406"),
-        (429, Fate.LOST, "HTTP 429"),
-        (500, Fate.LOST, "HTTP 500"),
-        (503, Fate.LOST, "HTTP 503"),
-        (httpx2.Response(307, headers={"Location": "https://elsewhere.test/"}), Fate.REFUSED, "redirected a message"),
-        (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made"),
-        (httpx2.ReadError("cut"), Fate.LOST, "the connection was cut"),
-        (httpx2.Response(429, headers={"Retry-After": "60"}), Fate.REFUSED, None),
-    ],
+    (401, Fate.REFUSED, "HTTP 401"),
+    (405, Fate.REFUSED, "HTTP 405"),
+    (404, Fate.REFUSED, "HTTP 404"),
+    (410, Fate.REFUSED, "HTTP 410"),
+    (406, Fate.LOST, "HTTP 406"),
+    (429, Fate.LOST, "HTTP 429"),
+    (500, Fate.LOST, "HTTP 500"),
+    (503, Fate.LOST, "HTTP 503"),
+    (httpx2.Response(307, headers={"Location": "https://elsewhere.test/"}), Fate.REFUSED, "redirected a message"),
+    (httpx2.ConnectError("refused"), Fate.REFUSED, "no connection could be made"),
+    (httpx2.ReadError("cut"), Fate.LOST, "the connection was cut"),
+    (httpx2.Response(429, headers={"Retry-After": "60"}), Fate.REFUSED, None),
 )
 async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer, fate, drained):
     server = Server(ENDPOINT, post=lambda _: answer if len(server.posted) == 2 else 202)

@@ -39,12 +39,10 @@ class TestLines:
 
     @rows(
         ("chunks", "quoted"),
-        [
-            (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in parts
-            (["one\ntw"], "one | tw"),  # a line without its end
-            (["\n  a\t b \r\n\n"], "a b"),  # empty lines and indentation
-            (["a" * 300, "b" * 10_000, "c\nd\n"], f"{'a' * 300}{'b' * 200} | d"),  # a long line
-        ],
+        (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in parts
+        (["one\ntw"], "one | tw"),  # a line without its end
+        (["\n  a\t b \r\n\n"], "a b"),  # empty lines and indentation
+        (["a" * 300, "b" * 10_000, "c\nd\n"], f"{'a' * 300}{'b' * 200} | d"),  # a long line
     )
     def test_they_are_tidied(self, chunks, quoted):
         assert tail(*chunks) == quoted
@@ -59,14 +57,12 @@ class TestLines:
 
 @rows(
     "written",
-    [
-        "\x1b[1;38;5;196mError: \x1b[22mdisk\x1b[K full",
-        "\x1b]0;a title\x07Error: disk full",
-        "\x1b]8;;https://example.com\x1b\\Error: disk\x1b]8;;\x1b\\ full",
-        "\x1b(BError: disk full\x1bM",
-        "\x9b31mError: disk full\x07\x00",
-        "Error: disk full\x1b",
-    ],
+    "\x1b[1;38;5;196mError: \x1b[22mdisk\x1b[K full",
+    "\x1b]0;a title\x07Error: disk full",
+    "\x1b]8;;https://example.com\x1b\\Error: disk\x1b]8;;\x1b\\ full",
+    "\x1b(BError: disk full\x1bM",
+    "\x9b31mError: disk full\x07\x00",
+    "Error: disk full\x1b",
 )
 def test_escape_sequences_and_control_characters_do_not_show(written):
     assert tail(f"{written}\n") == tail(written) == "Error: disk full"
@@ -75,26 +71,24 @@ def test_escape_sequences_and_control_characters_do_not_show(written):
 class TestSecrets:
     @rows(
         ("chunks", "secrets", "quoted"),
-        [
-            (["token=kw8-4f_", f"{SECRET[7:]} refused\n"], [SECRET], "token=*** refused"),
-            # The beginning of one, where the process ends.
-            (["token=kw8-4f_Zq0-mV"], [SECRET], "token="),
-            # The lines of one of several lines.
-            (["1 first-half\n2 second-half\n"], ["first-half\nsecond-half\n"], "1 *** | 2 ***"),
-            # One that contains another one is redacted whole.
-            (["1 db://user:passw0rd@host\n2 passw0rd\n"], ["passw0rd", "db://user:passw0rd@host"], "1 *** | 2 ***"),
-            # Short values are words like others.
-            (["listening on 8080, debug true\n"], ["8080", "true"], "listening on 8080, debug true"),
-            # Escape sequences within one, and those that belong to it.
-            ([f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n"], [SECRET], "token=*** refused"),
-            (["token=abc\x1b[1mdef\x07ghi\n"], ["abc\x1b[1mdef\x07ghi"], "token=***"),
-        ],
+        (["token=kw8-4f_", f"{SECRET[7:]} refused\n"], [SECRET], "token=*** refused"),
+        # The beginning of one, where the process ends.
+        (["token=kw8-4f_Zq0-mV"], [SECRET], "token="),
+        # The lines of one of several lines.
+        (["1 first-half\n2 second-half\n"], ["first-half\nsecond-half\n"], "1 *** | 2 ***"),
+        # One that contains another one is redacted whole.
+        (["1 db://user:passw0rd@host\n2 passw0rd\n"], ["passw0rd", "db://user:passw0rd@host"], "1 *** | 2 ***"),
+        # Short values are words like others.
+        (["listening on 8080, debug true\n"], ["8080", "true"], "listening on 8080, debug true"),
+        # Escape sequences within one, and those that belong to it.
+        ([f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n"], [SECRET], "token=*** refused"),
+        (["token=abc\x1b[1mdef\x07ghi\n"], ["abc\x1b[1mdef\x07ghi"], "token=***"),
     )
     def test_a_secret_does_not_show(self, chunks, secrets, quoted):
         assert tail(*chunks, secrets=secrets) == quoted
 
-    @rows("filler", ["x", f"{SECRET} "])
-    @rows("end", ["", "\n"])
+    @rows("filler", "x", f"{SECRET} ")
+    @rows("end", "", "\n")
     def test_a_cut_never_shows_a_part_of_one(self, filler, end):
         # Wherever a long line is cut, and however much shorter its text is when shown.
         for before in [0, 480, 495, *range(1980, 2004)]:

@@ -157,7 +157,7 @@ write({"id": m["id"], "result": {}})
         gc.collect()
         assert not recwarn.list
 
-    @rows("users", [("alice",), ("alice", "bob")])
+    @rows("users", ("alice",), ("alice", "bob"))
     async def test_a_request_of_the_server_is_answered_in_the_context_of_a_call_if_there_is_only_one(self, users):
         user = ContextVar("user", default="nobody")
 

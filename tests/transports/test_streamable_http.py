@@ -132,13 +132,11 @@ NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 class TestBodies:
     @rows(
         "frames",
-        [
-            RESULT,
-            {**RESULT, "id": "0"},
-            [NOTE, RESULT],
-            [{**RESULT, "id": 77}, RESULT],
-            [RESULT, {**RESULT, "result": {"n": 2}}],
-        ],
+        RESULT,
+        {**RESULT, "id": "0"},
+        [NOTE, RESULT],
+        [{**RESULT, "id": 77}, RESULT],
+        [RESULT, {**RESULT, "result": {"n": 2}}],
     )
     async def test_the_answer_of_a_body_or_a_batch_is_found(self, frames: Any) -> None:
         async with ScriptedPeer(always(lambda _: response("200 OK", frames))) as peer, connected(peer.url) as channel:
@@ -146,15 +144,13 @@ class TestBodies:
 
     @rows(
         ("written", "says"),
-        [
-            (response("202 Accepted", b"", ""), "the server answered a request with 202 Accepted"),
-            (response("204 No Content", b"", ""), "content of no type, which is no answer of MCP"),
-            (response("200 OK", b"<html>", "Text/HTML; charset=x"), "content of the type 'text/html; charset=x'"),
-            (response("200 OK", b""), "no valid JSON-RPC message"),
-            (response("200 OK", b'{"jsonrpc": "2.0", "id": 0, "result": {'), "could not be read as JSON"),
-            (response("200 OK", b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
-            (chunked(b"data: " + b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
-        ],
+        (response("202 Accepted", b"", ""), "the server answered a request with 202 Accepted"),
+        (response("204 No Content", b"", ""), "content of no type, which is no answer of MCP"),
+        (response("200 OK", b"<html>", "Text/HTML; charset=x"), "content of the type 'text/html; charset=x'"),
+        (response("200 OK", b""), "no valid JSON-RPC message"),
+        (response("200 OK", b'{"jsonrpc": "2.0", "id": 0, "result": {'), "could not be read as JSON"),
+        (response("200 OK", b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
+        (chunked(b"data: " + b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
     )
     async def test_what_is_no_answer_is_an_unknown_outcome(self, written: bytes, says: str) -> None:
         async with ScriptedPeer(always(lambda _: written)) as peer:
@@ -168,13 +164,11 @@ class TestBodies:
 class TestBreaks:
     @rows(
         ("written", "says"),
-        [
-            (b"", "the connection was cut before the answer came"),
-            (chunked(b": alive\n\n", is_finished=False), "the connection was cut before the answer came"),
-            (response("200 OK", b"{}", Content_Encoding="gzip"), "not compressed as its header Content-Encoding says"),
-            (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
-            (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
-        ],
+        (b"", "the connection was cut before the answer came"),
+        (chunked(b": alive\n\n", is_finished=False), "the connection was cut before the answer came"),
+        (response("200 OK", b"{}", Content_Encoding="gzip"), "not compressed as its header Content-Encoding says"),
+        (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
+        (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
     )
     async def test_a_connection_that_is_cut_loses_its_request_alone(self, written, says):
         async def answer(request: HttpRequest) -> bytes | None:
@@ -199,13 +193,11 @@ class TestBreaks:
 
     @rows(
         "written",
-        [
-            b"HTTP/1.1 403 Forbidden\r\nContent-Length: 99\r\n\r\nno",
-            response("403 Forbidden", b"no gzip", Content_Encoding="gzip"),
-            response("403 Forbidden", b"no session", "text/plain; charset=undefined"),
-            response("403 Forbidden", b"[" * 200_000),
-            response("403 Forbidden", b"\xff\xfe"),
-        ],
+        b"HTTP/1.1 403 Forbidden\r\nContent-Length: 99\r\n\r\nno",
+        response("403 Forbidden", b"no gzip", Content_Encoding="gzip"),
+        response("403 Forbidden", b"no session", "text/plain; charset=undefined"),
+        response("403 Forbidden", b"[" * 200_000),
+        response("403 Forbidden", b"\xff\xfe"),
     )
     async def test_an_error_response_that_cannot_be_read_is_judged_by_its_status(self, written: bytes) -> None:
         async def answer(request: HttpRequest) -> None:
@@ -270,7 +262,7 @@ class TestStreams:
                 await channel.request(other)
             assert await channel.request(exchange) == {"n": "own"}
 
-    @rows(("stream", "cut_after"), [(chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0)])
+    @rows(("stream", "cut_after"), (chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0))
     async def test_streams_that_a_gateway_ends_because_calls_take_long_leave_the_session_as_it_is(
         self, monkeypatch: pytest.MonkeyPatch, stream: bytes, cut_after: float
     ) -> None:
@@ -314,7 +306,7 @@ class TestStreams:
         assert gets == ["2", "4"]
         assert len(channel.peer.notes) == 2
 
-    @rows("refusal", [response("404 Not Found"), response("200 OK", {}), chunked(b": nothing\n\n")])
+    @rows("refusal", response("404 Not Found"), response("200 OK", {}), chunked(b": nothing\n\n"))
     async def test_two_attempts_without_progress_are_enough(self, refusal: bytes) -> None:
         def answer(request: HttpRequest) -> bytes:
             return chunked(b"id: 1\nretry: 10\n\n") if request.method == "POST" else refusal
@@ -326,7 +318,7 @@ class TestStreams:
             assert str(error) == "the server closed the response before the answer came"
             assert [request.method for request in peer.requests].count("GET") == 2
 
-    @rows(("version", "stream"), [(MODERN, b"id: 1\nretry: 10\n\n"), (LEGACY, b": no cursor\n\n")])
+    @rows(("version", "stream"), (MODERN, b"id: 1\nretry: 10\n\n"), (LEGACY, b": no cursor\n\n"))
     async def test_without_a_cursor_and_since_2026_07_28_nothing_is_resumed(self, version: str, stream: bytes) -> None:
         async with ScriptedPeer(always(lambda _: chunked(stream))) as peer, connected(peer.url) as channel:
             exchange, _ = await channel.fail(version=version)
@@ -355,7 +347,7 @@ async def listening(
 
 @over_both_stacks
 class TestListening:
-    @rows("status", ["400 Bad Request", "401 Unauthorized", "404 Not Found", "405 Method Not Allowed", "406 No"])
+    @rows("status", "400 Bad Request", "401 Unauthorized", "404 Not Found", "405 Method Not Allowed", "406 No")
     async def test_a_server_need_not_have_a_stream(self, status: str) -> None:
         async def get(_: HttpRequest) -> bytes:
             asked.set()
@@ -384,7 +376,7 @@ class TestListening:
             await wait_until_async(lambda: channel.peer.notes, "the note")
             assert channel.peer.gaps == 1
 
-    @rows("had_one", [True, False])
+    @rows("had_one", True, False)
     async def test_a_server_that_hangs_up_is_not_asked_for_its_stream_without_end(self, monkeypatch, had_one):
         async def get(request: HttpRequest) -> bytes | None:
             gets.append(request)
@@ -459,7 +451,7 @@ class TestListening:
 
 @over_both_stacks
 class TestEnds:
-    @rows(("version", "is_answered"), [(LEGACY, True), (LEGACY, False), (MODERN, True)])
+    @rows(("version", "is_answered"), (LEGACY, True), (LEGACY, False), (MODERN, True))
     async def test_a_caller_that_gives_up_closes_its_response(self, version: str, is_answered: bool) -> None:
         async def answer(request: HttpRequest) -> bytes | None:
             if "id" not in request.message:
@@ -481,7 +473,7 @@ class TestEnds:
             await wait_until_async(lambda: peer.closed and len(peer.requests) == 1 + len(told), "the end")
         assert [request.message["method"] for request in peer.requests[1:]] == told
 
-    @rows("status", ["200 OK", "404 Not Found", "405 Method Not Allowed", "500 No"])
+    @rows("status", "200 OK", "404 Not Found", "405 Method Not Allowed", "500 No")
     async def test_a_session_is_ended_whatever_the_server_says(self, status: str) -> None:
         async with ScriptedPeer(with_session(lambda _: response(status))) as peer:
             async with connected(peer.url) as channel:
@@ -515,7 +507,7 @@ async def test_a_request_that_gets_its_token_as_the_channel_is_closed_is_not_sen
 
 
 @over_both_stacks
-@rows("written", [lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request))])
+@rows("written", lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request)))
 async def test_128_requests_at_once(written: Callable[[HttpRequest], bytes]) -> None:
     async with ScriptedPeer(always(written)) as peer, connected(peer.url) as channel:
         exchanges: list[Exchange] = [channel.exchange() for _ in range(128)]

@@ -173,13 +173,11 @@ class TestClientCertificateFaults:
 
     @rows(
         ("options", "expected"),
-        [
-            ({"client_cert": "/none.pem"}, "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file"),
-            ({"client_cert": "/none.pem", "verify": ssl.create_default_context()}, "excludes an ssl.SSLContext"),
-            ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
-            ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
-            ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),
-        ],
+        ({"client_cert": "/none.pem"}, "`client_cert`: '/none.pem' cannot be loaded ([Errno 2] No such file"),
+        ({"client_cert": "/none.pem", "verify": ssl.create_default_context()}, "excludes an ssl.SSLContext"),
+        ({"verify": "/none.pem"}, "`verify`: the CA bundle '/none.pem' cannot be read (No such file or directory)"),
+        ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
+        ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),
     )
     def test_what_cannot_be_used_is_named(self, options: dict[str, Any], expected: str) -> None:
         assert expected in failure(StreamableHttpServerInfo(self.URL, **options))
