@@ -177,11 +177,19 @@ def make_server(**options: Any) -> FastMCP[Any]:
     return server
 
 
+# A worker makes its server while it imports this module, as programs do that have one at the top of a module.
+SERVER = make_server() if __name__ == "__mp_main__" else None
+
+
+def server_of_module() -> FastMCP[Any]:
+    return SERVER or make_server()
+
+
 def main() -> None:
     options = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     token = options.pop("token", None)
     if options.get("workers", 1) > 1:
-        run_server(make_server, **options)
+        run_server(server_of_module, **options)
     else:
         run_server(make_server(auth=BearerToken(token) if token else None), **options)
     tell("returned")

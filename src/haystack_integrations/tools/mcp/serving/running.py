@@ -563,11 +563,13 @@ def run_server(
     )
     try:
         if workers > 1:
-            # They share what clients carry from call to call.
-            worker: Any = functools.partial(_worker_app, server, provider, options, secrets.token_hex(32))
+            worker: Any = functools.partial(_worker_app, server, provider, options)
             config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
-            supervisor = _Supervisor(config, listeners)
-            supervisor.run()
+            # They share what clients carry from call to call. In the environment, because a worker may make its server
+            # while it imports the modules that its parameters are from.
+            with keys_for_workers():
+                supervisor = _Supervisor(config, listeners)
+                supervisor.run()
             if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
                 # Whoever started this process would take it for one that was told to stop.
                 msg = "The server ended because a worker could not start it. The log says why"
@@ -616,8 +618,7 @@ class _Supervisor(Multiprocess):
         super().keep_subprocess_alive()
 
 
-def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any], key: str) -> Starlette:
-    use_key_of_workers(key)
+def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any]) -> Starlette:
     threading.Thread(target=_stop_with_supervisor, name="mcp-serving-supervisor", daemon=True).start()
     return http_app(_made(source, auth), **options)
 
@@ -886,11 +887,19 @@ def _keys_of_environment() -> list[str]:
     return [each for each in map(str.strip, os.environ.get(_KEYS_VARIABLE, "").split(",")) if each]
 
 
-def use_key_of_workers(key: str) -> None:
+@contextmanager
+def keys_for_workers() -> Iterator[None]:
     """
-    Encrypt what clients carry with a key that all workers have, unless the environment has some. In a worker.
+    Give the processes that are started meanwhile one key, unless the environment has some.
 
-    :param key: The key.
+    :returns: A context manager.
     """
+    before = os.environ.get(_KEYS_VARIABLE)
     if not _keys_of_environment():
-        os.environ[_KEYS_VARIABLE] = key
+        os.environ[_KEYS_VARIABLE] = secrets.token_hex(32)
+    try:
+        yield
+    finally:
+        os.environ.pop(_KEYS_VARIABLE)
+        if before is not None:
+            os.environ[_KEYS_VARIABLE] = before
