@@ -186,6 +186,7 @@ MAPPING = {"question": ["retriever.query", "prompt.query"], "limit": ["retriever
     ("mapping", "options", "properties"),
     (MAPPING, {}, ["question", "limit"]),
     (MAPPING, {"inputs": {"text": "question"}, "bound": {"limit": 1}}, ["text"]),
+    ({"große Frage": MAPPING["question"]}, {}, ["große Frage"]),
     (None, {}, ["query"]),
 )
 async def test_a_super_component_is_served_under_its_own_names(mapping: Any, options: Any, properties: list[str]):

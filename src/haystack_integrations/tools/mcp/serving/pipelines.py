@@ -72,16 +72,19 @@ def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, poo
     for name, given, own in options.each("pipelines", pipelines, "pipelines"):
         with errors_named("pipeline", name):
             if isinstance(given, super_component_class()):
-                pipeline, served_as = given.pipeline, _through_names_of(given, own)
+                pipeline, inputs, outputs = given.pipeline, *_through_names_of(given, own)
+                served_as = replace(own, description=own.description or _own_description(given))
             else:
-                pipeline, served_as = _pipeline(name, given), own
-            tool = _serve_pipeline(name, pipeline, served_as, pool)
+                pipeline, inputs, outputs, served_as = _pipeline(name, given), own.inputs, own.outputs, own
+            tool = _serve_pipeline(name, pipeline, inputs, outputs, served_as, pool)
         yield Source([tool], [pipeline])
 
 
-def _serve_pipeline(name: str, pipeline: Any, options: ServeOptions, pool: CallPool) -> ServedTool:
-    served, sockets = map_inputs(pipeline, options.inputs, options.bound)
-    outputs = map_outputs(pipeline, options.outputs)
+def _serve_pipeline(
+    name: str, pipeline: Any, chosen_inputs: Any, chosen_outputs: Any, options: ServeOptions, pool: CallPool
+) -> ServedTool:
+    served, sockets = map_inputs(pipeline, chosen_inputs, options.bound)
+    outputs = map_outputs(pipeline, chosen_outputs)
     schema = InputSchema(served)
     observed = _observed(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
@@ -185,18 +188,23 @@ def _pipeline(name: str, given: Any) -> Any:
     return pipeline
 
 
-def _through_names_of(given: Any, options: ServeOptions) -> ServeOptions:
+def _through_names_of(given: Any, options: ServeOptions) -> tuple[Any, Any]:
     """
     The names of a SuperComponent's inputs and outputs take the place of those of its sockets.
+
+    Its own names are not checked as those in options are: they may be any text.
     """
     inputs: Any = None
     if options.inputs is not None or has_chosen_inputs(given):
         inputs = _through("inputs", options.inputs, given.input_mapping)
         inputs.update({name: given.input_mapping[name] for name in options.bound if name in given.input_mapping})
     outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
+    return inputs, outputs
+
+
+def _own_description(given: Any) -> str | None:
     is_plain = type(given).__module__.startswith("haystack.")
-    description = options.description or (not is_plain and inspect.getdoc(type(given))) or None
-    return replace(options, inputs=inputs, outputs=outputs, description=description)
+    return None if is_plain else inspect.getdoc(type(given)) or None
 
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
