@@ -106,6 +106,18 @@ def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: p
         assert reason in caplog.text
 
 
+def test_a_skill_whose_files_are_gone_takes_no_others_from_clients(caplog: pytest.LogCaptureFixture) -> None:
+    class Changing(Store):
+        def load_skill(self, name: str) -> tuple[str, list[str]]:
+            if name == "gone":
+                raise FileNotFoundError("No such file: gone/SKILL.md")
+            return super().load_skill(name)
+
+    with connection_to(Changing(tidy="Tidies", gone="Was removed")) as connection:
+        assert [skill.name for skill in connection.list_skills()] == ["tidy"]
+    assert "Skill 'gone' is not served: No such file: gone/SKILL.md" in caplog.text
+
+
 def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
     store = Store(open="Open", secret="Secret")

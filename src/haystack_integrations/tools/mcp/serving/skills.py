@@ -149,7 +149,7 @@ class SkillSource(Source):
     def _entry(self, skill: _StoredSkill) -> Any | None:
         try:
             return skill.entry()
-        except (ValidationError, ValueError) as error:
+        except Exception as error:  # of any kind, such as of a file that is gone: others can be described
             reasons = error.errors() if isinstance(error, ValidationError) else []
             self._warn_of(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
             return None
