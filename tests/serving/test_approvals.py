@@ -25,6 +25,7 @@ from mcp.shared.exceptions import MCPError as SDKError
 
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving import calls as calls_of_tools
 from haystack_integrations.tools.mcp.serving.agents import question_about, verdict_of
 from haystack_integrations.tools.mcp.serving.running import keys_for_workers
 from tests.serving.components import LIMIT, approving, hitl
@@ -142,6 +143,19 @@ async def test_whoever_does_not_approve_rejects(era: str):
     async with Client(shop.server(), mode=era) as client:
         await client.call_tool("shop", {"task": "Shop."})
     assert (shop.did, "the client does not take questions" in shop.model_saw[0]) == ([], True)
+
+
+async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(calls_of_tools, "LONGEST_ANSWER", 0.1)
+
+    async def never(*_: Any) -> ElicitResult:
+        await asyncio.sleep(LIMIT)
+        raise AssertionError
+
+    shop = Shop(call("pay", amount=1), say("Done."))
+    async with Client(shop.server(), mode="legacy", elicitation_handler=never) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+    assert (shop.did, "nobody answered in time" in shop.model_saw[0]) == ([], True)
 
 
 @rows(

@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError, MCPInvocationError
 from haystack_integrations.tools.mcp.handlers import answer_later
-from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -271,6 +271,17 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode):
     async with Client(server, mode="legacy") as client:
         with pytest.raises(ToolError, match="needs an answer of the user, and the client cannot ask"):
             await client.call_tool("brew", {"drink": "tea"})
+
+
+async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(toolset, monkeypatch):
+    async def never(*_):
+        await asyncio.sleep(LIMIT)
+
+    monkeypatch.setattr(calls, "LONGEST_ANSWER", 0.1)
+    async with Client(create_mcp_server("gate", tools=[toolset]), mode="legacy", elicitation_handler=never) as client:
+        for tool, arguments in (("brew", {"drink": "tea"}), ("pay", {})):
+            with pytest.raises(ToolError, match="who did not give one in time"):
+                await client.call_tool(tool, arguments)
 
 
 async def test_a_server_that_never_stops_asking_is_given_up(toolset):

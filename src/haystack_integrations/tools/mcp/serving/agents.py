@@ -81,6 +81,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     ProgressReporter,
     ServedCall,
     ServedTool,
+    answer_of_user,
     errors_named,
 )
 from haystack_integrations.tools.mcp.serving.results import Answer
@@ -815,7 +816,9 @@ def _can_be_asked(context: Context) -> bool:
 
 async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
     try:
-        answer = await context.session.elicit_form(message, _FORM, context.request_id)
+        answer = await answer_of_user(context.session.elicit_form(message, _FORM, context.request_id))
+    except TimeoutError:
+        raise _refused(tool_name, "nobody answered in time.") from None
     except SDKError as error:
         logger.debug("The client could not ask for approval: {error}", error=str(error))
         raise _refused(tool_name, "the client could not ask.") from None

@@ -269,6 +269,23 @@ class ServedCall:
         return await self.in_thread(list, value) if inspect.isgenerator(value) else value
 
 
+# For how long a call waits for an answer of the client's user, in seconds: that a client is gone, such as one that was
+# killed, nobody notices over HTTP.
+LONGEST_ANSWER = 3600.0
+
+
+async def answer_of_user(asking: Awaitable[T]) -> T:
+    """
+    Wait for an answer of the client's user.
+
+    :param asking: Asks the client.
+    :returns: The answer.
+    :raises TimeoutError: If there is none for an hour.
+    """
+    async with asyncio.timeout(LONGEST_ANSWER):
+        return await asking
+
+
 # How long text of a model is collected before it is sent, in seconds. People read it.
 INTERVAL = 0.25
 # Clients give up on a call that is silent for too long, the strictest after some 30 seconds.

@@ -49,7 +49,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, answer_of_user
 from haystack_integrations.tools.mcp.serving.changes import Listing
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there
 
@@ -180,9 +180,13 @@ async def _ask(context: Context, question: Any) -> Any:
     related = context.request_id
     try:
         if question.url is not None:
-            response = await context.session.elicit_url(question.message, question.url, question.key, related)
+            asking = context.session.elicit_url(question.message, question.url, question.key, related)
         else:
-            response = await context.session.elicit_form(question.message, question.schema or {}, related)
+            asking = context.session.elicit_form(question.message, question.schema or {}, related)
+        response = await answer_of_user(asking)
+    except TimeoutError:
+        msg = "The tool needs an answer of the user, who did not give one in time."
+        raise ToolError(msg) from None
     except SDKError as error:
         msg = f"The tool needs an answer of the user, and the client cannot ask: {error.error.message}"
         raise ToolError(msg) from None
