@@ -120,6 +120,19 @@ async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_an
         await from_server(prompter.info, "great")
 
 
+def test_an_argument_that_is_called_like_the_dictionary_of_all_is_passed_in_it(use):
+    server = MCPServer("debugger")
+
+    @server.prompt()
+    def explain(command: str, arguments: str) -> str:
+        return f"Explain {command} {arguments}"
+
+    builder = MCPPromptBuilder.from_server(InProcessServerInfo(server), "explain")
+    assert (builder.variables, builder.required_variables) == (["command"], ["command"])
+    [message] = use(builder, command="ls", arguments={"arguments": "-l"})["prompt"]
+    assert message.text == "Explain ls -l"
+
+
 def test_a_server_that_is_down_and_not_required_gives_no_messages(use, prompter):
     down = StdioServerInfo(command="/there/is/no/such/program")
     builder = MCPPromptBuilder(down, "greet", required=False)

@@ -112,7 +112,8 @@ class MCPPromptBuilder(ReaderBase):
         :param server_info: How to reach the server.
         :param prompt_name: Name of the prompt on the server.
         :param parameters: Further parameters of the component.
-        :returns: The component, with `variables` and `required_variables` as the server declares them.
+        :returns: The component, with `variables` and `required_variables` as the server declares them. An argument that
+            is called `arguments`, too, is passed in the dictionary of this name.
         :raises MCPConnectionError: If the server cannot be reached.
         :raises ValueError: If it has no such prompt.
         """
@@ -144,7 +145,7 @@ class MCPPromptBuilder(ReaderBase):
             choices = describe_choices([self.prompt_name], [each.name for each in listed], "The server", "prompts")
             msg = f"Prompt '{self.prompt_name}' not found on {self.server_info.describe()}. {choices}"
             raise ValueError(msg)
-        declared = prompt.arguments or []
+        declared = [argument for argument in prompt.arguments or [] if argument.name != _INPUT]
         return {
             "variables": [argument.name for argument in declared],
             "required_variables": [argument.name for argument in declared if argument.required],
