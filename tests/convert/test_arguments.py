@@ -24,6 +24,7 @@ SCHEMA = normalize_parameters(
             "either": {"anyOf": [{"type": "string"}, {"type": "object"}]},
             "one": {"oneOf": [{"$ref": "#/$defs/Point"}, {"type": "boolean"}]},
             "choice": {"enum": [1, 2]},
+            "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "integer"}},
             "anything": {},
             "tree": {"$ref": "#/$defs/Tree"},
         },
@@ -57,6 +58,7 @@ SCHEMA = normalize_parameters(
     ({"whole": "5", "number": "-5.5e1", "flag": "true"}, {"whole": 5, "number": -55.0, "flag": True}),
     ({"whole": "5.0", "number": "7", "flag": "FALSE"}, {"whole": 5, "number": 7, "flag": False}),
     ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
+    ({"pair": ["1", "2"]}, {"pair": ["1", 2]}),
 )
 def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dict[str, Any], sent: Any) -> None:
     before = copy.deepcopy(given)

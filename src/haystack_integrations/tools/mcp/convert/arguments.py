@@ -158,7 +158,10 @@ def _fit(value: Any, schema: Any, root: Schema) -> Any:
         return fit_arguments(value, shapes[0], root) if len(shapes) == 1 else value
     if isinstance(value, list):
         shapes = _shapes(schema, root, "items")
-        return [_fit(each, shapes[0]["items"], root) for each in value] if len(shapes) == 1 else value
+        if len(shapes) != 1:
+            return value
+        first, rest = shapes[0].get("prefixItems", ()), shapes[0]["items"]
+        return [_fit(each, first[index] if index < len(first) else rest, root) for index, each in enumerate(value)]
     return value
 
 
