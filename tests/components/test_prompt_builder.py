@@ -20,6 +20,7 @@ from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnectionError, StdioServerInfo
 from tests.components.conftest import inputs_of
 from tests.support.foreign_server import PIXEL
+from tests.support.raw import raw_server
 from tests.support.rows import rows
 
 
@@ -144,3 +145,6 @@ def test_a_server_that_is_down_and_not_required_gives_no_messages(use, prompter)
     with pytest.raises(MCPConnectionError, match=r"nobody is greeted$") as refused:
         use(there, arguments={"name": ""})
     assert refused.value.code == types.INVALID_PARAMS
+    odd = raw_server("json", {"prompts/get": {"messages": "no list"}})
+    with pytest.raises(MCPConnectionError, match="no valid result"):
+        use(MCPPromptBuilder(odd, "greet", required=False))

@@ -17,6 +17,8 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.components.conftest import inputs_of
+from tests.support.raw import raw_server
+from tests.support.rows import rows
 from tests.support.waiting import wait_until_async
 
 RESOURCES = [
@@ -110,6 +112,22 @@ def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_
             use(MCPResourceFetcher(library.info, uris, raise_on_failure=True, required=required))
     with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
         use(MCPResourceFetcher(StdioServerInfo("/there/is/no/such/program"), uris))
+
+
+@rows(
+    ("contents", "problem"),
+    ([{"uri": "a://b", "text": "x" * 150_000}], "larger than `max_message_size`"),
+    ("no list", "no valid result"),
+)
+def test_a_resource_that_is_too_large_or_invalid_is_left_out_alone(use, caplog, contents, problem):
+    server = raw_server("json", {"resources/read": {"contents": contents}}, max_message_size=100_000)
+    for required in (True, False):
+        read = use(MCPResourceFetcher(server, ["a://b", "a://c"], required=required))
+        assert [(failure["uri"], problem in failure["error"]) for failure in read["failures"]] == [
+            ("a://b", True),
+            ("a://c", True),
+        ]
+    assert "until it can be reached" not in caplog.text
 
 
 def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(use, caplog):

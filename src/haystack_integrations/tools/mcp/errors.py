@@ -101,6 +101,9 @@ class MCPConnectionError(MCPError):
     Raised when a session cannot be opened, or when an operation needs a session that was lost.
     """
 
+    # Whether only this request failed, because of what it was or what the server answered: others may go well.
+    is_of_request: bool = False
+
     def __init__(
         self,
         message: str,

@@ -284,12 +284,12 @@ def is_out_of_reach(error: Exception, operation: str) -> bool:
     Return whether an error means that the server cannot be reached, rather than what it answered.
 
     :param error: The error of a reading.
-    :param operation: The reading: a timeout of the reading itself is no such error.
+    :param operation: The reading: a timeout of the reading itself is no such error, nor is an answer that is too large.
     :returns: True if every other reading would fail, too.
     """
     if not isinstance(error, MCPConnectionError) or error.code is not None:
         return False
-    return not (isinstance(error, TimeoutError) and error.operation == operation)
+    return not (error.operation == operation and (error.is_of_request or isinstance(error, TimeoutError)))
 
 
 def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -534,7 +534,9 @@ class MCPClient(ABC):
 
     def _fail(self, operation: str, reason: str) -> NoReturn:
         msg = f"{failed_to(operation, self._describe())}: {reason}"
-        raise MCPConnectionError(msg, self._server_info, operation) from None  # the cause may quote the answer
+        error = MCPConnectionError(msg, self._server_info, operation)
+        error.is_of_request = True
+        raise error from None  # the cause may quote the answer
 
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
         self._fail(operation, f"the server's answer is no valid result: {reason}")

@@ -119,6 +119,12 @@ class UnreadableError(LostError):
     """
 
 
+class NoAnswerError(UnreadableError):
+    """
+    Raised for a request whose response has no message of the server, such as a page of a proxy.
+    """
+
+
 class CallDidNotRunError(MCPConnectionError):
     """
     Raised when a tool call provably did not run, so that it may be sent again.

@@ -45,6 +45,7 @@ from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     CallDidNotRunError,
     LostError,
+    NoAnswerError,
     ProtocolError,
     ReadInterruptedError,
     RefusedError,
@@ -425,9 +426,11 @@ class WireClient(MCPClient):
         what, info = failed_to(operation, self._describe()), self._server_info
         if isinstance(error, RefusedError) and error.is_unauthorized:
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
+        is_answered = True
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
             text = await self._reason(error)
             is_interrupted = error.status is None or not self.life.is_open
+            is_answered = False
         else:
             text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
             # What is only read is read again in a new session.
@@ -437,7 +440,9 @@ class WireClient(MCPClient):
             failure.was_sent = not isinstance(error, RefusedError)
             return failure
         code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
-        return MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
+        failed = MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
+        failed.is_of_request = is_answered and not isinstance(error, NoAnswerError)
+        return failed
 
     async def _reason(self, error: RefusedError | LostError) -> str:
         """Describe why a request is not answered; of one that ended with its session, why that ended."""

@@ -20,7 +20,7 @@ import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
 from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_throttle, read_messages
-from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError, RefusedError, UnreadableError
+from haystack_integrations.tools.mcp.protocol.request_errors import NoAnswerError, ProtocolError, RefusedError
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -158,7 +158,7 @@ def _settle_unanswered(response: httpx2.Response, exchange: Exchange) -> str:
     else:
         content = describe_content(response)
         reason = f"the server answered a request with {status_of(response)} and {content}, which is no answer of MCP"
-        exchange.settle(UnreadableError(reason))
+        exchange.settle(NoAnswerError(reason))
     return reason
 
 

@@ -25,7 +25,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
 from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages
-from haystack_integrations.tools.mcp.protocol.request_errors import UnreadableError
+from haystack_integrations.tools.mcp.protocol.request_errors import NoAnswerError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
     HttpSender,
@@ -206,7 +206,7 @@ class StreamableHttpTransport(HttpTransport):
             if not isinstance(frame, dict) or "method" in frame or frame["id"] in (None, exchange.id):
                 self.channel.received(frame, exchange)
         if not exchange.is_settled:
-            exchange.settle(UnreadableError(_NO_MESSAGE))
+            exchange.settle(NoAnswerError(_NO_MESSAGE))
         return not found
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> bool:
