@@ -151,6 +151,8 @@ def test_a_template_gives_the_component_inputs(use, library):
     assert result["documents"][0].meta["uri"] == library.read[0]
     with pytest.raises(ValueError, match="needs a value for 'day'"):
         use(fetcher)
+    use(MCPResourceFetcher(library.info, uri_template="notes://days/{day*}"), day="Mon/day")  # as FastMCP lists it
+    assert library.read[1:] == ["notes://days/Mon%2Fday"]
 
 
 def test_inputs_take_the_place_of_what_the_component_was_given(use, library):

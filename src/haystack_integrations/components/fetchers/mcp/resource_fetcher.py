@@ -26,6 +26,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # An expression of a URI template: its operator and its variables. The SDK, which fills templates in, is not imported
 # before a component connects.
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
+# The operators with which several values become one text, so that `*` says nothing.
+_PLAIN = ("", "+", "#")
 # What the `meta` of a Document has of what the server lists.
 _LISTED = {"name", "title", "description", "mime_type", "size", "annotations"}
 
@@ -191,7 +193,9 @@ class MCPResourceFetcher(ReaderBase):
         if missing:
             msg = f"The URI template {template!r} needs a value for {', '.join(map(repr, missing))}"
             raise ValueError(msg)
-        return UriTemplate.parse(template).expand(
+        # FastMCP writes `{path*}`, which the SDK refuses. It becomes the same as `{path}`.
+        readable = _EXPRESSION.sub(lambda each: each[0].replace("*", "") if each[1] in _PLAIN else each[0], template)
+        return UriTemplate.parse(readable).expand(
             {
                 name: [*map(str, value)] if isinstance(value, list | tuple) else str(value)
                 for name, value in given.items()
