@@ -322,6 +322,11 @@ class TestStoring:
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
         assert (tool.connection_timeout, tool.invocation_timeout, tool.bound_arguments) == (7, 5, bound)
 
+    def test_a_secret_that_was_written_by_hand_need_not_say_that_it_is_strict(self):
+        by_hand = {"add": {"bound_arguments": {"a": {"type": "env_var", "env_vars": ["KEY"]}}}}
+        toolset = MCPToolset(COUNTER, ["add"], tool_overrides=by_hand)
+        assert toolset["add"].bound_arguments == {"a": Secret.from_env_var("KEY")}
+
     def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
         bound = {"add": {"bound_arguments": {"a": Secret.from_token(SECRET)}}}
         toolset = MCPToolset(COUNTER, tool_selection={"tool_filter": lambda _tool: True}, tool_overrides=bound)

@@ -499,7 +499,7 @@ def _stored(value: Any) -> Any:
 def _loaded(value: Any) -> Any:
     match value:
         case {"type": "env_var", "env_vars": list()}:
-            return Secret.from_dict(dict(value))
+            return Secret.from_dict({"strict": True, **value})
         case {"type": "from_state", "key": str(key)}:
             return FromState(key)
         case {"type": "value", "value": plain}:
