@@ -9,6 +9,7 @@ import pytest
 from haystack_integrations.tools.mcp.convert.tool_names import (
     assign_tool_names,
     describe_choices,
+    prefix_of,
     provider_safe_name,
     with_safe_arguments,
 )
@@ -33,6 +34,13 @@ def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():
     digest = hashlib.sha256(f"gh_{name}".encode()).hexdigest()[:8]
     assert provider_safe_name(name, "gh") == f"gh_{'n' * 52}_{digest}"
     assert provider_safe_name(name + ".") != provider_safe_name(name + "/")
+
+
+def test_servers_whose_names_have_no_safe_character_get_prefixes_of_their_own():
+    assert prefix_of("my server (docs)") == "my_server_docs"
+    maps, search = prefix_of("\u5730\u56fe"), prefix_of("\u641c\u7d22")
+    assert maps != search
+    assert re.fullmatch("server_[0-9a-f]{8}", maps)
 
 
 @rows("prefix", None, "p" * 32)

@@ -129,9 +129,9 @@ def prefix_of(name: str) -> str:
     Make a tool name prefix of the name of a server.
 
     :param name: Any name.
-    :returns: A valid prefix.
+    :returns: A valid prefix. That of a name without any letters or digits of ASCII has a hash of it.
     """
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or "server"
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or f"server{_hashed(name)[-9:]}"
 
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:
