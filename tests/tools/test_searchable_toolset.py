@@ -125,6 +125,12 @@ class TestSearching:
             toolset.clear()
             assert len(search(toolset, "routine chore", k=asked)) == found
 
+    def test_a_word_that_half_of_the_tools_have_finds_them(self):
+        catalog = [MCPToolset(many(5).info, tool_name_prefix=prefix) for prefix in ("shop", "library")]
+        with MCPSearchableToolset(catalog) as toolset:
+            found = search(toolset, "library")
+        assert [name.partition("_")[0] for name in found] == ["library"] * 3
+
     def test_words_that_find_nothing_are_answered(self, toolset):
         find = toolset["search_tools"]
         assert find.invoke(tool_keywords="xylophone") == "None of 11 tools was found with these words. Try others."

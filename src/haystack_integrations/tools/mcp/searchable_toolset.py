@@ -432,7 +432,11 @@ class ToolIndex:
         """
         self.facts = facts
         store = private_document_store()
-        store.write_documents([_document(name, own) for name, own in facts.items()])
+        documents = [_document(name, own) for name, own in facts.items()]
+        if documents and len(documents) % 2 == 0:
+            # A word that exactly half of the documents have counts nothing, such as the prefix of one of two servers.
+            documents.append(Document(content=""))
+        store.write_documents(documents)
         self._retriever = InMemoryBM25Retriever(document_store=store)
 
     def search(self, query: str, top_k: int, names: Collection[str] | None = None) -> list[str]:
