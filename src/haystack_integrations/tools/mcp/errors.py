@@ -102,7 +102,7 @@ class MCPConnectionError(MCPError):
     """
 
     # Whether only this request failed, because of what it was or what the server answered: others may go well.
-    is_of_request: bool = False
+    _is_of_request: bool = False
 
     def __init__(
         self,

@@ -535,7 +535,7 @@ class MCPClient(ABC):
     def _fail(self, operation: str, reason: str) -> NoReturn:
         msg = f"{failed_to(operation, self._describe())}: {reason}"
         error = MCPConnectionError(msg, self._server_info, operation)
-        error.is_of_request = True
+        error._is_of_request = True
         raise error from None  # the cause may quote the answer
 
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:

@@ -441,7 +441,7 @@ class WireClient(MCPClient):
             return failure
         code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
         failed = MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
-        failed.is_of_request = is_answered and not isinstance(error, NoAnswerError)
+        failed._is_of_request = is_answered and not isinstance(error, NoAnswerError)
         return failed
 
     async def _reason(self, error: RefusedError | LostError) -> str:
