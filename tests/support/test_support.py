@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support import secrecy
 from tests.support.leaks import assert_nothing_left, footprint
 from tests.support.processes import ROOT, is_alive, run_to_end
+from tests.support.rows import rows
 from tests.support.secrecy import SecretWatch
 from tests.support.waiting import LIMIT
 
@@ -85,6 +86,31 @@ def test_a_secret_that_is_shown_anywhere_fails_the_test(secret_watch: SecretWatc
     learn()
     show_everywhere("a t0p-5ecret")
     assert {each.partition(": ")[0] for each in secret_watch.look()} == PLACES
+
+
+def test_every_row_of_a_table_is_tried_and_one_that_fails_is_named() -> None:
+    tried = []
+
+    @rows("number, limit", (1, 5), (7, 5), (3, 5))
+    def check(number: int, limit: int) -> None:
+        tried.append(number)
+        assert number < limit
+
+    with pytest.raises(AssertionError) as failed:
+        check()
+    assert tried == [1, 7, 3]
+    assert failed.value.__notes__ == ["in the row {'number': 7, 'limit': 5}"]
+
+
+async def test_a_table_fails_with_all_its_rows_also_in_a_loop() -> None:
+    @rows("word", "ab", ["c"])
+    async def check(word: object) -> None:
+        assert word is None
+
+    with pytest.raises(ExceptionGroup, match="2 of 2 rows failed") as failed:
+        await check()
+    notes = [note for each in failed.value.exceptions for note in each.__notes__]
+    assert notes == ["in the row {'word': 'ab'}", "in the row {'word': ['c']}"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
