@@ -6,16 +6,42 @@
 What a server asks and tells, in both eras of the protocol.
 """
 
+from typing import Any
+
 import pytest
 
+from haystack_integrations.tools.mcp import MCPSampling
+from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.handlers import accept_defaults
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
-from tests.protocol.scripted_client import OLDER, server_requests
+from tests.protocol.scripted_client import NEWEST, OLDER, server_requests
 from tests.support.rows import rows
+from tests.support.waiting import wait_until_async
 
 TASKS = {"io.modelcontextprotocol/tasks": {}}
 FORM = {"message": "How large?", "requestedSchema": {"type": "object", "properties": {}}}
 SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello"}}], "maxTokens": 5}
+
+
+@rows(
+    ("fields", "older", "newest"),
+    ({}, {}, {}),
+    (
+        {"sampling": lambda _: "x", "elicitation": accept_defaults, "roots": ["/srv"]},
+        {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {"listChanged": True}},
+        {"sampling": {}, "elicitation": {"form": {}, "url": {}}, "roots": {}},
+    ),
+    (
+        {"sampling": MCPSampling(function=lambda _: "x", tools=True)},
+        {"sampling": {"tools": {}}},
+        {"sampling": {"tools": {}}},
+    ),
+)
+async def test_a_server_is_told_of_what_is_there(fields, older, newest):
+    requests = server_requests(**fields)
+    assert requests.capabilities(OLDER) == older
+    assert requests.capabilities(NEWEST) == {**newest, "extensions": TASKS}
 
 
 @rows(
@@ -39,3 +65,37 @@ async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(
     with pytest.raises(ProtocolError, match="The client's elicitation handler failed"):
         await requests.respond("elicitation/create", form)
     assert "what it returned has text that is not valid Unicode" in caplog.text
+
+
+async def test_the_users_handler_gets_what_a_server_tells_and_nothing_of_the_session_itself():
+    messages: list[Any] = []
+    requests = server_requests(NEWEST, messages=messages.append)
+    requests.notified("notifications/subscriptions/acknowledged", {"notifications": {}})
+    requests.notified("notifications/message", {"level": "info", "data": "x"})
+    requests.notified("notifications/prompts/list_changed", {})
+    await wait_until_async(lambda: len(messages) >= 2, "the notifications")
+    names = [type(message).__name__ for message in messages]
+    assert names == ["LoggingMessageNotification", "PromptListChangedNotification"]
+
+
+@rows("field", "logging", "messages")
+async def test_what_a_server_tells_goes_to_the_users_function_on_behalf_of_the_caller_of_the_request(field):
+    def of_the_request() -> None:
+        return None
+
+    def of_the_session() -> None:
+        return None
+
+    async def take(_: Any) -> None:
+        callers.append(caller_of_operation.get())
+
+    callers: list[Any] = []
+    requests = server_requests(OLDER, **{field: take})
+    requests.caller = lambda: of_the_session
+    token = caller_of_operation.set(of_the_request)
+    exchange = Exchange(1, "tools/call")
+    caller_of_operation.reset(token)
+    for told_in in (exchange, None):
+        requests.notified("notifications/message", {"level": "info", "data": "x"}, told_in)
+    await wait_until_async(lambda: len(callers) == 2, "the log messages")
+    assert callers == [of_the_request, of_the_session]
