@@ -85,6 +85,19 @@ class TestFates:
             ": the token or the headers of this call are missing, wrong or expired"
         )
 
+    @rows(
+        ("location", "reason"),
+        ("https://me:s3cret@login.test/?next=s3cret#s3cret", "Redirect to https://login.test/ not followed; use that"),
+        ("http://mcp.test/mcp", "Redirect to http://mcp.test/mcp not followed: it leaves TLS. "),
+        ("http://[::1", "the server answered with HTTP 302 Found"),
+    )
+    async def test_a_redirect_elsewhere_is_a_refusal_that_says_where(self, location: str, reason: str) -> None:
+        request = httpx2.Request("POST", "https://mcp.test/mcp")
+        _, exchange = judged(httpx2.Response(302, headers={"Location": location}, request=request))
+        error = failure(exchange)
+        assert exchange.fate is Fate.REFUSED and error.is_final
+        assert error.reason.startswith(reason) and "s3cret" not in error.reason
+
 
 class TestStreamableHttp:
     @rows(
