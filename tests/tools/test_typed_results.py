@@ -67,6 +67,14 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
     (["8"], {"result": 8}, 8, "MCPToolResult(text='8')", "<pre>8</pre>"),
     (['{"a": 1}'], {"a": 1}, {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
     ([], {"a": 1}, {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
+    # More than what a server wraps.
+    (
+        [],
+        {"result": 8, "unit": "kg"},
+        {"result": 8, "unit": "kg"},
+        "MCPToolResult(structured={'result': 8, 'unit': 'kg'})",
+        "<pre>{\n  &quot;result&quot;: 8,\n  &quot;unit&quot;: &quot;kg&quot;\n}</pre>",
+    ),
     ([], None, "", "MCPToolResult()", "<em>no content</em>"),
     (
         ["<b>", PIXEL],
