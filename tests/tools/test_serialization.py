@@ -43,11 +43,11 @@ from haystack_integrations.tools.mcp.oauth import FileTokenStorage
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.auth.test_config import OLD
 from tests.journeys.test_pipeline_components import stored_pipeline
-from tests.support.executors import agent_of, by_agent, recorded_traces
+from tests.support.executors import HAS_TOOL_INVOKER, ToolInvoker, agent_of, by_agent, recorded_traces, reloaded
 from tests.support.in_process import COUNTER
 from tests.support.processes import run_to_end
 from tests.support.rows import rows
-from tests.support.scripted_chat import say
+from tests.support.scripted_chat import call, say
 
 ROOT = Path(__file__).parents[2]
 SECRET = "s3ntinel-in-a-file"
@@ -251,6 +251,13 @@ class TestRoundTrips:
             with twin:
                 assert twin.connection.is_ready
                 assert twin.to_dict() == data
+
+    @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
+    def test_a_toolset_of_a_tool_invoker(self):
+        invoker = reloaded(ToolInvoker(tools=MCPToolset(COUNTER)))
+        [message] = invoker.run(messages=[call("add", a=1, b=2)])["tool_messages"]
+        assert message.tool_call_result.result == "3"
+        invoker.tools.close()
 
 
 WRITTEN_BY_2_1 = """
