@@ -385,11 +385,16 @@ class TestStringOutputs:
             assert isinstance(tool.invoke(a=1, b=2), str)
 
     def test_what_stands_in_for_a_source_is_not_in_the_result(self):
-        with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}) as tool:
-            tool.outputs_to_state = {"all": {}}  # the keys may be set later
+        with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}, outputs_to_state={"all": {}}) as tool:
             result = tool.invoke(text="hello")
         assert result == {"result": "hello"}
         assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
+
+    def test_a_call_gives_a_dict_as_soon_as_the_state_is_to_get_something(self):
+        with MCPTool("echo", COUNTER) as tool:
+            assert isinstance(tool.invoke(text="hello"), str)
+            tool.outputs_to_state = {"all": {}}
+            assert tool.invoke(text="hello") == {"result": "hello"}
 
 
 class JsonClient(MCPClient):
