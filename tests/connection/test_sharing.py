@@ -45,7 +45,7 @@ from tests.support.waiting import LIMIT, wait_until
 def test_16_toolsets_of_equal_server_infos_connect_once(stdio_server):
     server = stdio_server()
     toolsets = [MCPToolset(server.info()) for _ in range(16)]
-    for future in together([toolset.warm_up for toolset in toolsets]):
+    for future in together([toolset.warm_up for toolset in toolsets * 2]):
         future.result(timeout=LIMIT)
     for toolset in toolsets:
         status = toolset.connection.status()
