@@ -135,8 +135,9 @@ def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server,
     pull(server, change)
     # No call is sent, of no tool.
     for tool in toolset:
-        with pytest.raises(MCPDriftedCallError, match=r"not those of the snapshot: .*Nothing was sent\."):
+        with pytest.raises(MCPDriftedCallError, match=r"not those of the snapshot: .*Nothing was sent\.") as refused:
             tool.invoke()
+        assert "wipe" not in str(refused.value)  # the model sees it, and nobody has looked at the new tool's name
     with pytest.raises(MCPDriftError, match="capture the tools again") as raised:
         toolset.warm_up()
     assert raised.value.report.kinds == kinds
