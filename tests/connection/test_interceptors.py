@@ -134,6 +134,11 @@ def test_bound_secrets_are_seen_and_not_shown(stdio_server):
     assert repr(calls[0]).startswith("MCPToolCall(name='secret_echo', arguments=['text', 'token'], meta=[], ")
     assert raised.value.__cause__ is raised.value.__context__ is None
     assert raised.value.tool_args == {"text": "hi"}
+    arguments = {"text": "hi", "token": "s3cret-of-mine"}
+    with MCPConnection(stdio_server().info(), interceptors=[looking]) as connection:
+        with pytest.raises(MCPInvocationError, match=r"PermissionError: no \*\*\*") as raised:
+            connection.call_tool("secret_echo", arguments, secrets=["s3cret-of-mine"])
+    assert raised.value.__cause__ is None
 
 
 def test_a_call_cannot_be_changed_in_place():
