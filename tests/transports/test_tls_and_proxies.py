@@ -186,7 +186,9 @@ class TestClientCertificateFaults:
 @pytest.mark.parametrize("tls", [False, True])
 async def test_all_requests_go_through_the_proxy(http_server, server_files, authority, monkeypatch, tls):
     server = http_server("streamable-http", *(("--tls", *server_files) if tls else ()))
-    monkeypatch.setenv("NO_PROXY", "*")  # is for proxies of the environment
+    # Those of the environment, and what they are not for, say nothing of the one that was given.
+    monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "*")
     async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         monkeypatch.setenv("PROXY_URL", f"http://alice:{PASSWORD}@127.0.0.1:{proxy.port}")
         info = describe(server, tls=tls, verify=str(authority.bundle), proxy=Secret.from_env_var("PROXY_URL"))
