@@ -17,6 +17,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from tests.components.conftest import inputs_of
+from tests.support.kinds import LONG
 from tests.support.raw import raw_server
 from tests.support.rows import rows
 from tests.support.waiting import wait_until_async
@@ -106,10 +107,11 @@ def test_what_cannot_be_read_is_left_out_and_told(use, library, caplog):
 
 
 def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_down_always(use, library):
-    uris = ["notes://today", "notes://nothing"]
+    uris = ["notes://today", "notes://nothing", "notes://slow"]  # of which the last is waited for no longer
     for required in (True, False):
+        strictly = {"raise_on_failure": True, "required": required, "invocation_timeout": LONG}
         with pytest.raises(MCPConnectionError, match=r"`read_resource` of .*Internal server error"):
-            use(MCPResourceFetcher(library.info, uris, raise_on_failure=True, required=required))
+            use(MCPResourceFetcher(library.info, uris, **strictly))
     with pytest.raises(MCPConnectionError, match="/there/is/no/such/program"):
         use(MCPResourceFetcher(StdioServerInfo("/there/is/no/such/program"), uris))
 
