@@ -133,14 +133,16 @@ class TestWithoutAListener:
         assert message in str(caught.value)
         assert network.forms() == []
 
-    async def test_nobody_is_waited_for_longer_than_the_login_timeout(self) -> None:
+    @pytest.mark.parametrize("handler", ["redirect_handler", "callback_handler"])
+    async def test_nobody_is_waited_for_longer_than_the_login_timeout(self, handler: str) -> None:
         async def never(request: MCPLoginRequest) -> str:
             await asyncio.Event().wait()
             return ""
 
         network = TokenNetwork()
         with pytest.raises(MCPAuthorizationError, match=r"nobody logged in within 0\.05 seconds \(`login_timeout`\)"):
-            await network.use(network.person(callback_handler=never, login_timeout=0.05))
+            async with asyncio.timeout(LIMIT):
+                await network.use(network.person(**{handler: never}, login_timeout=0.05))
 
     async def test_a_function_that_waits_for_a_person_holds_up_nobody_else(self) -> None:
         network, is_asked, may_answer = TokenNetwork(), asyncio.Event(), threading.Event()

@@ -210,14 +210,14 @@ class AuthorizationCode(Flow):
 
     async def _answer(self, request: MCPLoginRequest, listener: Listener | None) -> Mapping[str, str | None]:
         self.outgoing.step = "opening the page of the authorization server"
-        if self.config.redirect_handler is not None:
-            await self._asked("redirect_handler", request)
-        else:
-            await self._open_browser(request.url)
-            logger.info("Waiting for a login in the browser")
-        self.outgoing.step = "waiting for the login"
         try:
             async with asyncio.timeout(self.config.login_timeout):
+                if self.config.redirect_handler is not None:
+                    await self._asked("redirect_handler", request)
+                else:
+                    await self._open_browser(request.url)
+                    logger.info("Waiting for a login in the browser")
+                self.outgoing.step = "waiting for the login"
                 if listener is not None:
                     return await listener.answer
                 answer = await self._asked("callback_handler", request)
