@@ -239,8 +239,18 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
     off = {**CALCULATOR, "disabled": True}
     servers_file(Path("mcp.json"), {"maths": CALCULATOR, "off": off, "more": CALCULATOR})
     servers_file(Path("one.json"), {"one": CALCULATOR, "off": off})
-    for target, *words in (["maths"], ["one.json"], ["mcp.json:maths"], ["maths", "--config", "mcp.json"]):
+    servers_file(Path("spaces.json"), {"cat the maths": CALCULATOR})
+    servers_file(Path(".mcp.json"), {"My maths": CALCULATOR})
+    for target, *words in (
+        ["maths"],
+        ["one.json"],
+        ["mcp.json:maths"],
+        ["maths", "--config", "mcp.json"],
+        ["My maths"],
+        ["cat the maths", "--config", "spaces.json"],
+    ):
         assert run("call", target, "add", "a=5", "b=3", *words).screen == "8.0\n"
+    Path(".mcp.json").unlink()
     for target, told in {
         "math": "Did you mean 'maths'? Available servers: maths, off, more.",
         "mcp.json:math": "Did you mean 'maths'?",

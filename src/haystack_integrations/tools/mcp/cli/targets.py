@@ -278,8 +278,9 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
         msg = f"The target is empty. {_CHOICES}"
         raise CommandError(msg)
     in_file = file_and_name(target)
-    # A path may have spaces.
-    words = [target] if in_file or os.path.isfile(target) else _words_of(target)
+    # A path may have spaces, and so may the name of a server in a file.
+    is_one_word = in_file is not None or os.path.isfile(target) or _is_name_with_spaces(target, options)
+    words = [target] if is_one_word else _words_of(target)
     if len(words) > 1:
         return [Server(" ".join(redact_args(words)), server_info_from(words))]
     if "://" in target or target.startswith("${"):
@@ -299,6 +300,14 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
         modules_are_found_here()
         return [Server(target, InProcessServerInfo(target))]
     return [_by_name(target, options)]
+
+
+def _is_name_with_spaces(target: str, options: ServerOptions) -> bool:
+    first_word, *others = target.split()
+    if not others:
+        return False
+    files = [options.config] if options.config is not None else [] if shutil.which(first_word) else config_files()
+    return any(target in names_in(file) for file in files)
 
 
 def _words_of(command: str) -> list[str]:
