@@ -73,6 +73,8 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     (["a@{latin}"], None, "cannot be read: it is not in UTF-8"),
     (["x-secret"], None, "name=value, name:=JSON or name@FILE; 'x-s…' is none of these"),
     (["a:=x-secret"], None, "'a' is not valid JSON: "),
+    (["a:=NaN"], None, "'a' is not valid JSON: it has NaN, which would be sent as null"),
+    ([], '{"a": -Infinity}', "--input is not valid JSON: it has -Infinity"),
     (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
 )
 def test_an_argument_that_cannot_be_read_is_told_without_its_value(

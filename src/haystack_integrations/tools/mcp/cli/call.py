@@ -22,7 +22,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from cyclopts import Parameter
 from jsonschema.exceptions import SchemaError, ValidationError, best_match
@@ -349,10 +349,15 @@ def _content(file: str, word: str) -> str:
 
 def _json(text: str, what: str) -> Any:
     try:
-        return json.loads(text)
+        return json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
         msg = f"{what} is not valid JSON: {error}"
         raise CommandError(msg) from None
+
+
+def _refuse_constant(constant: str) -> NoReturn:
+    msg = f"it has {constant}, which would be sent as null"
+    raise ValueError(msg)
 
 
 def _given(text: str) -> dict[str, Any]:
