@@ -102,6 +102,8 @@ def test_secrets_in_plain_text_become_environment_variables(
         {"url": "https://h.example/sk-0123456789abcdefghijklmn/mcp?token=tok-76543"},
         {"command": "x", "args": ["--dsn=postgres://u:pw-123456@h/db?password=other-pw-1"]},
         {"url": "https://h.example/mcp", "headers": {"Cookie": "a=ses-12345; token=tok-76543"}},
+        {"url": "https://${HOST:-h.example}/mcp?api_key=key-12345&page=${PAGE}"},
+        {"command": "x", "args": ["https://u:pw-123456@${HOST:-h}/mcp", "Authorization: Bearer ${TOKEN}"]},
     ],
 )
 def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, entry: dict[str, Any]) -> None:
@@ -110,6 +112,15 @@ def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, ent
     for secret in re.findall(r"\w+-\w+-1|key-\w+|tok-\w+|p%2B\w+|sk-0\w+|pw-\w+|ses-\w+", str(entry)):
         assert secret not in ran.screen + ran.errors
     assert ran.errors.count("in plain text") == 1
+
+
+def test_a_text_whose_only_secrets_are_variables_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+    urls = ("https://me:${PW:-}@h.example/mcp?api_key=${KEY:-}", "https://${HOST:-h.example}/mcp")
+    headers = {"Authorization": "Bearer ${TOKEN:-}"}
+    servers = {f"s{number}": {"url": url, "headers": headers} for number, url in enumerate(urls)}
+    servers["x"] = {"command": "x", "args": ["--api-key=${KEY:-}", "Authorization: Bearer ${TOKEN:-}"]}
+    ran = run("config", write(tmp_path, **servers))
+    assert (ran.code, ran.errors) == (0, "")
 
 
 def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.mcp_json import Configuration, missing_vari
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_text, secrets_in
-from haystack_integrations.tools.mcp.secret_template import from_template, shown
+from haystack_integrations.tools.mcp.secret_template import SecretTemplate, from_template, shown
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
 CONFIG_SUFFIXES = (".json", ".jsonc")
@@ -40,6 +40,8 @@ CONFIG_SUFFIXES = (".json", ".jsonc")
 _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
 
 _SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
+
+_VARIABLE = re.compile(r"\$\{[^{}]*\}")
 
 _FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
 
@@ -223,9 +225,10 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     """
     found: dict[tuple[str, Any], str] = {}
     for field in _FIELDS:
-        value = getattr(info, field, None)
+        value = _as_written(getattr(info, field, None))
         # Of variables, only those that are named as secrets: the others are better read.
-        secrets = secrets_in({"variables" if field == "env" else field: value}) - {""}
+        declared = secrets_in({"variables" if field == "env" else field: value}) - {""}
+        secrets = {secret for secret in declared if "${" not in secret}
         items: Any = [(None, value)]
         if isinstance(value, Mapping | list | tuple):
             items = value.items() if isinstance(value, Mapping) else enumerate(value)
@@ -233,9 +236,19 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
             if not isinstance(item, str):
                 continue
             forms = f"{item} {unquote(item)} {unquote_plus(item)}"  # in a URL, they may be encoded
-            if any(secret in forms for secret in secrets) or (field != "env" and redact_text(item) != item):
+            fixed = _VARIABLE.sub("", item)
+            if any(secret in forms for secret in secrets) or (field != "env" and redact_text(fixed) != fixed):
                 found[field, key] = item
     return found
+
+
+def _as_written(value: Any) -> Any:
+    # The text around variables may have a secret, too.
+    if isinstance(value, SecretTemplate):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _as_written(item) for key, item in value.items()}
+    return [_as_written(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def shown_place(field: str, key: Any) -> str:
