@@ -328,13 +328,13 @@ async def test_a_lock_of_a_process_that_died_ends() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-@rows("status", 403, 503)
+@rows("status", 400, 403, 503)
 async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: int) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
     key, tokens = auth.holder_of(None).key, {"access_token": "old", "refresh_token": "again"}
     await storage.save(key, {"tokens": tokens, "expires_at": 1.0, "authorization_server": network.metadata})
-    body = {"error": "temporarily_unavailable"} if status == 503 else {}
+    body = {} if status == 403 else {"error": "temporarily_unavailable"}
     network.answers["/token"] = [httpx2.Response(status, json=body), httpx2.Response(200, json=network.token)]
     with pytest.raises(MCPAuthorizationError, match=f"the authorization server answered with HTTP {status}"):
         await network.use(auth)

@@ -77,6 +77,9 @@ _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 # What refuses a refresh token without saying so (RFC 6749, 5.2). Others may come from what stands before the server.
 _REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
+# The error of a server that may answer later, whatever the status: Microsoft Entra ID documents it for tokens, too.
+_UNAVAILABLE = "temporarily_unavailable"
+
 # Answers of servers that are quoted in errors are pages sometimes.
 _LONGEST_ERROR = 2000
 
@@ -300,8 +303,10 @@ class Flow(ABC):
             # At Microsoft Entra ID, it says what the token is for; others keep what that was.
             form["scope"] = asked_for
         response = await self._request_token(form, "refreshing the token")
+        error = json_object(response).get("error")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
-        is_refused = bool(json_object(response).get("error")) or response.status_code in _REFUSALS
+        is_busy |= error == _UNAVAILABLE
+        is_refused = bool(error) or response.status_code in _REFUSALS
         if is_busy or not (is_refused or response.is_success):  # it, or what stands before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
