@@ -20,6 +20,7 @@ from haystack_integrations.tools.mcp.cli.call import (
     ask_in_terminal,
     check_arguments,
     sent_arguments,
+    signature,
     text_arguments,
     typed_arguments,
 )
@@ -97,6 +98,12 @@ def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -
     # What cannot be checked here is left to the server.
     for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
         check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
+
+
+def test_a_type_of_null_is_any_type() -> None:
+    assert signature({"properties": {"a": {"type": None}, "b": {"type": ["string", "null"]}}}) == (
+        "a?: any, b?: string | null"
+    )
 
 
 class Keyboard(io.StringIO):

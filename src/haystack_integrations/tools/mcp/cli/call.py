@@ -486,10 +486,10 @@ def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     if isinstance(options, list):
         described = [describe_type(each, root, depth + 1) for each in options[:_WIDEST]] if depth < _DEEPEST else []
         return " | ".join(dict.fromkeys(described)) or "any"
-    kind = schema.get("type", "any")
+    kind = schema.get("type") or "any"  # some servers write null
     if kind == "array":
         return f"list of {describe_type(schema.get('items'), root, depth + 1)}" if depth < _DEEPEST else "list"
-    kinds = [kind] if isinstance(kind, str) else list(kind)
+    kinds = kind if isinstance(kind, list) else [kind]
     return " | ".join("list" if each == "array" else str(each) for each in kinds)
 
 
