@@ -103,6 +103,13 @@ def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(server, 
         assert connection.call_tool("whoami").content[0].text == "alice"
 
 
+def test_the_page_is_printed_if_the_browser_does_not_open(
+    server: OAuthServer, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROWSER", "false")
+    assert log_in(server, "login", server.url).code == 0
+
+
 def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
     headers = {"Authorization": "Bearer x"}
     file = servers_file(tmp_path / "mcp.json", {"mine": {"url": server.url, "headers": headers}})

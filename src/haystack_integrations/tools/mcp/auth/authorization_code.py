@@ -214,9 +214,11 @@ class AuthorizationCode(Flow):
             async with asyncio.timeout(self.config.login_timeout):
                 if self.config.redirect_handler is not None:
                     await self._asked("redirect_handler", request)
-                else:
-                    await self._open_browser(request.url)
+                elif await open_in_browser(request.url):
                     logger.info("Waiting for a login in the browser")
+                else:
+                    msg = "the browser does not open"
+                    raise MCPAuthorizationError(msg)
                 self.outgoing.step = "waiting for the login"
                 if listener is not None:
                     return await listener.answer
@@ -230,17 +232,6 @@ class AuthorizationCode(Flow):
             msg = f"`callback_handler` must give a URL or a dict, it gave {type(answer).__name__}"
             raise MCPAuthorizationError(msg)
         return answer
-
-    async def _open_browser(self, url: str) -> None:
-        # In a thread: it starts a program, and may wait for it until it is closed.
-        opening = start_in_thread(webbrowser.open, url, name="mcp-haystack-browser")
-        try:
-            await asyncio.wait({opening}, timeout=_OPENING_TIMEOUT)
-            if opening.done() and not opening.result():
-                msg = "the browser does not open"
-                raise MCPAuthorizationError(msg)
-        finally:
-            opening.cancel()
 
     def _code_in(self, answer: Mapping[str, str | None], expected: str) -> str:
         code, state, iss = (answer.get(name) for name in ("code", "state", "iss"))
@@ -264,6 +255,22 @@ class AuthorizationCode(Flow):
             msg = f"iss mismatch: the answer is of {iss or 'no issuer'}, and {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
         return str(code)
+
+
+async def open_in_browser(url: str) -> bool:
+    """
+    Open a page in the browser of this machine.
+
+    :param url: The URL of the page.
+    :returns: Whether it opens, as far as is known after a few seconds.
+    """
+    # In a thread: it starts a program, and may wait for it until it is closed.
+    opening = start_in_thread(webbrowser.open, url, name="mcp-haystack-browser")
+    try:
+        await asyncio.wait({opening}, timeout=_OPENING_TIMEOUT)
+        return not opening.done() or opening.result()
+    finally:
+        opening.cancel()
 
 
 class Listener:

@@ -317,19 +317,22 @@ def with_login(info: MCPServerInfo) -> MCPServerInfo:
 
 def with_oauth(info: HttpServerInfo, config: OAuthConfig) -> HttpServerInfo:
     """
-    Return a server info that uses OAuth. Where no browser can show the page of a login, its address is printed.
+    Return a server info that uses OAuth. If no browser opens with the page of a login, its address is printed.
 
     :param info: The server info.
     :param config: How to log in.
     :returns: The server info with it.
     """
-    if not can_open_browser():
-        config = dataclasses.replace(config, redirect_handler=_print_page)
+    config = dataclasses.replace(config, redirect_handler=_show_page)
     changed: Any = dataclasses.replace(info, auth=None, oauth_config=config)
     return changed  # type: ignore[no-any-return]
 
 
-def _print_page(request: MCPLoginRequest) -> None:
+async def _show_page(request: MCPLoginRequest) -> None:
+    from haystack_integrations.tools.mcp.auth.authorization_code import open_in_browser  # noqa: PLC0415 - the SDK
+
+    if can_open_browser() and await open_in_browser(request.url):
+        return
     sys.stderr.write(
         f"Open this page in a browser on this machine:\n\n{request.url}\n\nWith a browser on another machine, forward "
         f"the port of {request.redirect_uri} to this one before (`ssh -L`).\n"
