@@ -206,3 +206,13 @@ async def test_the_browser_of_this_machine_shows_the_page(opens: bool, monkeypat
             await network.use(network.auth())
     [url] = opened
     assert url.startswith(f"{network.origin}/authorize?")
+
+
+async def test_a_refusal_without_a_state_is_told_as_one(network: TokenNetwork) -> None:
+    async def refuse(request: MCPLoginRequest) -> None:
+        async with httpx2.AsyncClient() as browser:
+            page = await browser.get(request.redirect_uri, params={"error": "access_denied"})
+        assert "The access was not allowed." in page.text
+
+    with pytest.raises(MCPAuthorizationError, match="the authorization server refused: access_denied"):
+        await network.use(network.auth(redirect_handler=refuse))

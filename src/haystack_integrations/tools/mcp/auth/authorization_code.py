@@ -338,7 +338,8 @@ class Listener:
         if self.answer.done():
             return _page("400 Bad Request", "Too late", "This login is over.")
         parameters = dict(parse_qsl(asked.query))
-        if not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
+        is_refusal = "error" in parameters and "state" not in parameters  # some servers leave it out then
+        if not is_refusal and not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
             return _page("400 Bad Request", "Login failed", "This answer is not for the login under way.")
         self.answer.set_result(parameters)
