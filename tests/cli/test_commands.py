@@ -261,6 +261,16 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
         assert (ran.code, told in ran.errors) == (2, True)
 
 
+def test_a_home_that_cannot_be_looked_into_is_passed_over(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 300)))  # which nobody may, not even root
+    assert run("list", "http://127.0.0.1:9/mcp").code == 3
+    assert "is neither a script nor" in run("list", "nowhere").errors
+
+
 def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,7 +118,8 @@ def config_files() -> list[Path]:
         home / ".codeium" / "windsurf" / "mcp_config.json",
         home / ".gemini" / "settings.json",
     ]
-    return [file for file in candidates if file.is_file()]
+    # Not `Path.is_file`, which fails in a home that this user may not look into, as in some containers.
+    return [file for file in candidates if os.path.isfile(file)]
 
 
 def servers_in(file: Path) -> list[Server]:
@@ -368,7 +369,7 @@ def _record_of_logins() -> Path:
 
 def _logins() -> dict[str, OAuthConfig]:
     file = _record_of_logins()
-    if not file.exists():
+    if not os.path.exists(file):  # likewise
         return {}
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
