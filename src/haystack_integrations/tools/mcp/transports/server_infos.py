@@ -492,8 +492,7 @@ class HttpServerInfo(BuiltInServerInfo):
             token = value_of(self.token, "token") if isinstance(self.token, Secret) else self.token
             if token == "" and isinstance(self.token, Secret) and vars(self.token).get("_strict"):
                 variables = " or ".join(vars(self.token)["_env_vars"])
-                msg = f"the environment variable {variables}, wanted for 'token', is empty"
-                raise ValueError(msg)
+                logger.warning("The environment variable {variable} is empty, so no token is sent", variable=variables)
             if token:
                 headers["Authorization"] = bearer(str(token))
         if fault := fault_of_headers(headers):
