@@ -174,6 +174,20 @@ FORM = types.ElicitRequestFormParams(
         "required": ["name"],
     },
 )
+CHOICES = types.ElicitRequestFormParams(
+    message="Which?",
+    requested_schema={
+        "type": "object",
+        "properties": {
+            "one": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]},
+            "some": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}},
+            "titled": {"type": "array", "items": {"anyOf": [{"const": "p", "title": "Pea"}]}},
+            # More than one of these fits as soon as their patterns are not looked at.
+            "free": {"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "^b"}]},
+        },
+    },
+)
+CHOSEN = {"one": "b", "some": ["x", "y"], "titled": ["p"], "free": "abc"}
 # What makes no sense is the affair of the server.
 ODD_FORM = types.ElicitRequestFormParams(message="?", requested_schema={"properties": {"name": {"type": "odd"}}})
 TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1")
@@ -186,6 +200,7 @@ class TestElicitation:
         (FORM, False, types.ElicitResult(action="decline")),
         (FORM, True, types.ElicitResult(action="accept", content={"name": "Ada"})),
         (TO_URL, True, types.ElicitResult(action="accept")),
+        (CHOICES, CHOSEN, types.ElicitResult(action="accept", content=CHOSEN)),
         (ODD_FORM, {"name": "x"}, types.ElicitResult(action="accept", content={"name": "x"})),
         (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
     )
@@ -198,6 +213,9 @@ class TestElicitation:
         (TO_URL, {"s3ntinel": 1}, "it returned dict for a URL; it must return True, False, None, or an ElicitResu"),
         (FORM, {"name": {"s3ntinel": 1}}, "the values of a form must be strings, numbers, booleans or lists of"),
         (FORM, {"name": 5}, "what it filled in does not fit the form: name"),
+        (CHOICES, {"one": "s3ntinel"}, "what it filled in does not fit the form: one"),
+        (CHOICES, {"some": ["x", "s3ntinel"]}, "what it filled in does not fit the form: some"),
+        (CHOICES, {"titled": ["s3ntinel"]}, "what it filled in does not fit the form: titled"),
         (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
     )
     def test_an_answer_that_cannot_be_sent_is_named_and_not_quoted(self, params: Any, answer: Any, error: str) -> None:

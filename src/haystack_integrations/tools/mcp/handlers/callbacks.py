@@ -399,12 +399,7 @@ def _filled_in(values: dict[str, Any]) -> types.ElicitResult:
 
 
 def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
-    fields = {
-        name: {key: field[key] for key in _CHECKED if key in field}
-        for name, field in fields_of(schema).items()
-        if isinstance(field, dict)
-    }
-    checked = {"properties": fields}
+    checked = {"properties": {name: _quickly_checked(field) for name, field in fields_of(schema).items()}}
     try:
         Draft202012Validator.check_schema(checked)
     except SchemaError:
@@ -416,6 +411,20 @@ def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
     if wrong:
         msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
         raise ValueError(msg)
+
+
+def _quickly_checked(field: Any) -> dict[str, Any]:
+    if not isinstance(field, dict):
+        return {}
+    checked = {key: field[key] for key in _CHECKED if key in field}
+    # Of several things, and with titles, what can be chosen is in these.
+    if "items" in field:
+        checked["items"] = _quickly_checked(field["items"])
+    choices = field.get("oneOf") or field.get("anyOf")
+    if isinstance(choices, list):
+        # Not `oneOf`: without what is not checked, more than one may fit.
+        checked["anyOf"] = [_quickly_checked(choice) for choice in choices]
+    return checked
 
 
 def roots_result(roots: Any) -> types.ListRootsResult:
