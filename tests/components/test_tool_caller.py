@@ -172,6 +172,17 @@ def test_a_state_that_is_given_is_the_one_that_is_changed(make):
     ]
 
 
+def test_the_state_of_one_caller_gets_the_keys_of_the_next(make):
+    first = MCPToolCaller([tool("look", lambda: "red")], state_schema={"seen": {"type": str}})
+    noting = tool("note", lambda: {"what": "a"}, outputs_to_state={"noted": {"source": "what"}, "all": {}})
+    second = MCPToolCaller([noting], state_schema={"noted": {"type": str}, "marks": {"type": list[str]}})
+    state = make(first, call("look"), seen="red")["state"]
+    outputs = make(second, call("note"), state=state, marks=["x"])
+    assert [error for _, error in results(outputs)] == [False]
+    assert (outputs["noted"], outputs["marks"], outputs["state"] is state) == ("a", ["x"], True)
+    assert (state.get("seen"), state.get("all")) == ("red", {"what": "a"})
+
+
 @rows(
     ("annotation", "seen"),
     *((each, "all of it") for each in (State, "State", State | None, Annotated[State, "the run's"])),

@@ -277,11 +277,15 @@ class MCPToolCaller:
     ) -> _Step:
         named = _tools_by_name(flatten_tools_or_toolsets(tools))
         given = {key: value for key, value in state_inputs.items() if value is not None}
+        # What tools write for nobody in particular is in the State all the same.
+        written = {key: {"type": object} for tool in named.values() for key in tool.outputs_to_state or {}}
+        own = State(schema={**written, **(self.state_schema or {})}, data=given)
         if state is None:
-            # What tools write for nobody in particular is in the State all the same.
-            written = {key: {"type": object} for tool in named.values() for key in tool.outputs_to_state or {}}
-            state = State(schema={**written, **(self.state_schema or {})}, data=given)
+            state = own
         else:
+            # One of another MCPToolCaller has the keys of that one only.
+            for key, definition in own.schema.items():
+                state.schema.setdefault(key, definition)
             for key, value in given.items():
                 state.set(key, value)
         calls = [resolve(call, named) for call in _pending_calls(messages)]
