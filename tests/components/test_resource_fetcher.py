@@ -141,6 +141,8 @@ def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(
     assert [failure["uri"] for failure in read["failures"]] == ["a://b", "a://c"]
     assert "/there/is/no/such/program" in read["failures"][0]["error"]
     assert use(fetcher, prefix="a://")["failures"][0]["uri"] == "a://"
+    # Everything was to be read.
+    assert use(fetcher, prefix="")["failures"][0]["uri"] == ""
     assert len([record for record in caplog.records if "until it can be reached" in record.message]) == 1
     assert MCPResourceFetcher.from_dict(fetcher.to_dict()).to_dict() == fetcher.to_dict()
 

@@ -209,7 +209,7 @@ class MCPResourceFetcher(ReaderBase):
             if _concerns_one_resource(error):
                 raise
             self._note_absence(error)
-            failures = [{"uri": uri, "error": str(error)} for uri in [*uris, *([prefix] if prefix else [])]]
+            failures = [{"uri": uri, "error": str(error)} for uri in [*uris, *([] if prefix is None else [prefix])]]
             return {"documents": [], "streams": [], "failures": failures}
 
     async def _fetch(self, uris: list[str], prefix: str | None) -> dict[str, Any]:
