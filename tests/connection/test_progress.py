@@ -86,7 +86,7 @@ async def test_a_function_that_raises_is_logged_and_the_call_goes_on(server, cap
             result = await asyncio.to_thread(connection.call_tool, "steps", {"count": 3}, on_progress=on_progress)
     assert text(result) == "done"
     (record,) = [record for record in caplog.records if "ArithmeticError" in record.getMessage()]
-    assert (record.levelname, bool(record.exc_info)) == ("WARNING", True)
+    assert (record.levelname, bool(record.exc_info)) == ("ERROR", True)
     assert "'steps'" in record.getMessage()
 
 

@@ -201,7 +201,7 @@ class _Reports:
 
     def _fail(self, error: BaseException, report: MCPProgress) -> None:
         self._has_failed = True
-        logger.warning(
+        logger.error(
             "A function for progress raised {error}, so it gets no more of this call of tool '{tool}' of {server}. "
             "The call goes on",
             error=type(error).__name__,
