@@ -116,6 +116,21 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_tak
     assert refusing.calls == 1
 
 
+@every_http_transport
+def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_a_reading_may_take(shared_http_server, kind):
+    refusing = gateway(lambda _: busy(429, "600"))
+    info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=refusing)
+    with MCPConnection(info, invocation_timeout=LIMIT, connection_timeout=1) as connection:
+        connection.open()
+        for _ in range(2):
+            with pytest.raises(MCPConnectionError, match="wants no requests for") as raised:
+                connection.request("tools/call", {"name": "echo", "arguments": {"text": "x"}}, may_repeat=True)
+            assert not isinstance(raised.value, TimeoutError)
+        with pytest.raises(MCPConnectionError, match="timed out after 1 seconds: the server wants no requests for"):
+            connection.list_tools()
+    assert refusing.calls == 1
+
+
 @pytest.mark.parametrize("reach", [StreamableHttpServerInfo, SSEServerInfo])
 def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
     asked = []

@@ -747,10 +747,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return self
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
-        timeouts = self.connection_timeout, self._read_limit
+        timeout = self._read_limit
         return await self._with_session(
             lambda supervisor: supervisor.read(
-                operation, lambda session: session.read(operation, read), *timeouts, may_repeat=may_repeat
+                operation,
+                lambda session: session.read(operation, read, timeout),
+                self.connection_timeout,
+                timeout,
+                may_repeat=may_repeat,
             )
         )
 

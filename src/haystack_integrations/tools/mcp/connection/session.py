@@ -70,11 +70,13 @@ class UnderWay:
     :param deadline: When it is given up, in the seconds of `time.monotonic`; None for never.
     :param longest_silence: After how many seconds of silence the session may be given up; None for never.
     :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
+    :param awaited_until: When whoever made it gives it up, in the seconds of `time.monotonic`; None for never.
     """
 
     deadline: float | None = None
     longest_silence: float | None = None
     ping_interval: float | None = None
+    awaited_until: float | None = None
     task: asyncio.Task[Any] = field(init=False, default_factory=cast("Any", asyncio.current_task))
     caller: Caller | None = field(init=False, default_factory=caller_of_operation.get)
     has_ended: bool = field(init=False, default=False)
@@ -95,7 +97,8 @@ class UnderWay:
         """
         How much longer it may take; None for no limit.
         """
-        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+        end = self.awaited_until if self.deadline is None else self.deadline
+        return None if end is None else max(end - monotonic(), 0.0)
 
     def extend(self, seconds: float) -> None:
         """
@@ -105,6 +108,8 @@ class UnderWay:
         """
         if self.deadline is not None:
             self.deadline += seconds
+        if self.awaited_until is not None:
+            self.awaited_until += seconds
 
     def give_up(self) -> None:
         """
@@ -489,12 +494,16 @@ class Session:
             self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
 
-    def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+    def read(
+        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], timeout: float | None = None
+    ) -> Coroutine[Any, Any, T]:
         """
         Read something of the server. To be awaited in a task of the session's loop.
 
         :param operation: What that is, for errors.
         :param read: Does it.
+        :param timeout: After how many seconds whoever reads gives up: it fails at once if the server wants no requests
+            for longer. None for never.
         :returns: A coroutine of its result. It raises ReadInterruptedError if the connection broke meanwhile, and
             MCPConnectionError if it fails otherwise.
         """
@@ -503,7 +512,8 @@ class Session:
             msg = f"{failed_to(operation, self._server)}: {reason}"
             return ReadInterruptedError(msg, operation=operation)
 
-        return self.answer(read(self.client), interrupted)
+        awaited_until = None if timeout is None else monotonic() + timeout
+        return self.answer(read(self.client), interrupted, UnderWay(awaited_until=awaited_until))
 
     async def answer(
         self, request: Awaitable[T], unanswered: Callable[[str], Exception], under_way: UnderWay | None = None

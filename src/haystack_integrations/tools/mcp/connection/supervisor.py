@@ -487,6 +487,8 @@ class Supervisor:
                     return await read(session)
             except TimeoutError:
                 msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
+                if self.throttle.seconds:
+                    msg += f": {describe_throttle(self.throttle.seconds)}"
                 raise MCPConnectionTimeoutError(msg, self.server_info, operation) from None
             except ReadInterruptedError as interrupted:
                 interrupted.server_info = self.server_info
@@ -495,7 +497,8 @@ class Supervisor:
                     raise MCPConnectionError(msg, self.server_info, operation) from interrupted
                 pause = self.delay(attempt)
                 paused += pause
-                if attempt == self.max_retries or paused > connection_timeout:
+                is_for_long = self.throttle.seconds > timeout
+                if attempt == self.max_retries or paused > connection_timeout or is_for_long:
                     raise
             attempt += 1
             await asyncio.sleep(pause)
