@@ -203,8 +203,24 @@ def test_on_unknown_decides_or_a_function_that_gets_what_it_needs(journal, bank,
                 tools["pay"].call(amount=1)
         journal.delete("run")
     interrupted(journal, monkeypatch, tools)
-    with journal.run("run", on_unknown="model"), pytest.raises(MCPOutcomeUnknownError, match="may have run"):
+    with journal.run("run", on_unknown="model"), pytest.raises(MCPOutcomeUnknownError, match="may have run") as raised:
         tools["pay"].call(amount=1)
+    assert "journal" not in str(raised.value)  # a model cannot decide
+
+
+def test_an_on_unknown_that_fails_leaves_the_call_in_doubt_and_is_not_told_to_the_model(
+    journal, bank, tools, monkeypatch
+):
+    def nobody_is_there(_unknown: UnknownCall) -> Any:
+        raise EOFError
+
+    interrupted(journal, monkeypatch, tools)
+    before = len(bank.calls)
+    with journal.run("run", on_unknown=nobody_is_there), pytest.raises(MCPCallInDoubtError, match="EOFError") as raised:
+        tools["pay"].call(amount=1)
+    assert isinstance(raised.value.__cause__, EOFError)
+    assert len(journal.in_doubt("run")) == 1
+    assert len(bank.calls) == before
 
 
 def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, tools, monkeypatch):

@@ -33,6 +33,7 @@ from pydantic import Field, InstanceOf
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
+    TOLD,
     DurableRun,
     OnUnknown,
     OpenRun,
@@ -251,8 +252,7 @@ class RunJournal:
             content = {"content": [{"type": "text", "text": text}], "isError": False}
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
-            message = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
-            error = failure("MCPOutcomeUnknownError", message)
+            error = failure("MCPOutcomeUnknownError", TOLD)
             done = self._store.settle(name, number, error, state="failed")
         else:
             msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"

@@ -71,6 +71,9 @@ KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 # Seconds between two attempts to write a result into a database that is gone.
 _PAUSE: Final = 0.2
 
+# What a model is told of a call that may have run.
+TOLD: Final = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
+
 _TAKEN_OVER: Final = "another process has taken it over"
 
 
@@ -482,10 +485,9 @@ class OpenRun(CallRecorder):
         decision = "repeat" if entry.state == "failed" or may_repeat() else self._decide(entry)
         if decision == "repeat":
             return self._send_again(entry), True
-        message = _in_doubt(self.name, entry)
         if decision == "error":
-            raise MCPCallInDoubtError(message, tool_name, entry.number)
-        told = failure("MCPOutcomeUnknownError", message)
+            raise MCPCallInDoubtError(_in_doubt(self.name, entry), tool_name, entry.number)
+        told = failure("MCPOutcomeUnknownError", TOLD)
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
 
@@ -520,7 +522,12 @@ class OpenRun(CallRecorder):
         choice = self._on_unknown
         if not callable(choice):
             return choice
-        asked = choice(unknown_call(self.name, entry))
+        try:
+            asked = choice(unknown_call(self.name, entry))
+        except Exception as error:
+            # A model that was told of any other error would not know that the tool may have run.
+            msg = f"{_in_doubt(self.name, entry)} `on_unknown` raised {type(error).__name__}."
+            raise MCPCallInDoubtError(msg, entry.place.name, entry.number) from error
         if asked not in ("error", "model", "repeat"):
             msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {asked!r}"
             raise MCPRunError(msg)
