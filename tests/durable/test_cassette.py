@@ -18,8 +18,9 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 from mcp import MCPError, types
+from mcp.server.lowlevel import Server
 
-from haystack_integrations.tools.mcp import MCPTool, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp import InProcessServerInfo, MCPTool, MCPToolset, StdioServerInfo, ToolOptions
 from haystack_integrations.tools.mcp.durable import Cassette, JournaledChatGenerator, RunJournal
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPRunChangedError, MCPRunError
 from tests.durable.conftest import cause_of
@@ -90,6 +91,15 @@ async def test_a_coroutine_plays_it_too(file):
     with Cassette(file):
         tool = MCPTool("pay", StdioServerInfo("no-such-program"))
         assert tool.call(amount=1).text == first
+
+
+def test_the_instructions_of_a_server_are_played_with_its_tools(file):
+    server = Server("bank", instructions="Pay at once.", on_list_tools=Bank()._list_tools)
+    options = ToolOptions(include_instructions=True)
+    for info in (InProcessServerInfo(server), StdioServerInfo("no-such-program")):
+        with Cassette(file, "once"), MCPToolset(info, tool_options=options) as tools:
+            assert tools.instructions == "Pay at once."
+            assert sum("Pay at once." in tool.description for tool in tools) == 1
 
 
 def test_an_exported_run_is_a_cassette_without_well_known_tokens(file, tmp_path):

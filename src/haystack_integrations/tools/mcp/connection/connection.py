@@ -265,6 +265,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         self.handlers: MCPHandlers = MCPHandlers.of(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._admission: Admission | None = None
+        # What the server said of its use when a run was recorded that is played without it.
+        self._recorded_instructions: str | None = None
         # The blocks and calls that use it. Once a block has ended, the last of them closes it.
         self._holds = Holds()
         self._identities: Identities | None = None
@@ -649,6 +651,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     async def _kept_listing(self, requested: Sequence[str] = ()) -> ToolListing:
         recorder, server = call_recorder.get(), self.server_info.describe()
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
+            self._recorded_instructions = recorded.instructions
             return recorded
         since = monotonic()
         listing = await self._with_session(lambda supervisor: supervisor.kept_listing(self.connection_timeout))
@@ -766,6 +769,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     @property
     def _longest_wait(self) -> float:
         return self.connection_timeout + self._read_limit
+
+    @property
+    def instructions(self) -> str | None:
+        """
+        What the server says of its use. See `Reading`.
+        """
+        said = super().instructions
+        return self._recorded_instructions if said is None else said
 
     def _details(self) -> ServerDetails | None:
         session = self._session
