@@ -223,6 +223,11 @@ def test_own(mcp_cassette):
 def test_shared(mcp_cassette, n):
     with mcp_cassette:
         assert pay(MCPToolset(Bank().info) if "SERVER" in os.environ else absent()) == "paid {'amount': 1}"
+
+class TestLooks:
+    def test_own(self, mcp_cassette):
+        with mcp_cassette, MCPToolset(Bank().info) if "SERVER" in os.environ else absent() as tools:
+            assert tools["look"].call(amount=2).text == "paid {'amount': 2}"
 """
 
 
@@ -238,16 +243,17 @@ def test_the_plugin_of_pytest_records_and_plays(tmp_path, monkeypatch):
         return run_to_end(words, limit=250, cwd=tmp_path).stdout
 
     missing = tested()
-    assert "3 failed" in missing
+    assert "4 failed" in missing
     assert "There is no cassette" in missing
     with monkeypatch.context() as patch:
         patch.setenv("SERVER", "1")
-        assert "3 passed" in tested("--mcp-record-mode=once")
+        assert "4 passed" in tested("--mcp-record-mode=once")
     assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")) == [
+        "cassettes/test_page/TestLooks.test_own.json",
         "cassettes/test_page/test_own.json",
         "shared.json",
     ]
-    assert "3 passed" in tested()
+    assert "4 passed" in tested()
 
 
 def test_the_plugin_imports_nothing_until_it_is_used():

@@ -50,7 +50,9 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
     from haystack_integrations.tools.mcp.durable import Cassette  # noqa: PLC0415 - only where it is used
 
     marker = request.node.get_closest_marker("mcp_cassette")
-    own = re.sub(r"[^\w.-]+", "_", request.node.name)
+    # With its classes, which may have tests of the same name.
+    test = request.node.nodeid.partition("::")[2].replace("::", ".")
+    own = re.sub(r"[^\w.-]+", "_", test)
     file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{own}.json"
     mode: Any = request.config.getoption("--mcp-record-mode")
     return Cassette(request.path.parent / file, mode)
