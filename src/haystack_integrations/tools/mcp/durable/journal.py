@@ -238,7 +238,8 @@ class RunJournal:
         :param number: Number of the call, as an MCPCallInDoubtError or `calls` has it.
         :param decision: "repeat": it did not run, and is sent. "done": it ran, and `result` is what it gave, as text.
             "model": the model is told that it may have run.
-        :param result: With "done": the text; a dict or a list becomes JSON.
+        :param result: With "done": the text; a dict or a list becomes JSON, and is returned as it is by Haystack's own
+            tools.
         :raises MCPRunError: If the run is running, or has no such call.
         :raises ValueError: If `decision` is none of these, or "done" without a `result`.
         """
@@ -248,8 +249,11 @@ class RunJournal:
             if result is None:
                 msg = "`result` must be what the tool gave, as text, if `decision` is 'done'"
                 raise ValueError(msg)
-            text = json.dumps(result, ensure_ascii=False) if isinstance(result, (dict, list)) else str(result)
-            content = {"content": [{"type": "text", "text": text}], "isError": False}
+            is_text = not isinstance(result, (dict, list))
+            text = str(result) if is_text else json.dumps(result, ensure_ascii=False)
+            content: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": False}
+            if not is_text:
+                content["value"] = result  # what a Haystack tool returns, whose State may take parts of it
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
             error = failure("MCPOutcomeUnknownError", TOLD)
@@ -544,9 +548,10 @@ class _Journaled(Tool):
     def _recorded(self, entry: Entry) -> Any:
         if entry.state == "failed":
             raise ToolInvocationError(entry.result["message"], tool_name=self.name)
-        if "content" in entry.result:  # what `RunJournal.decide` was told, which knows no kinds of tools
-            return entry.result["content"][0]["text"]
-        return _decoded(entry.result["value"])
+        if "value" in entry.result:
+            return _decoded(entry.result["value"])
+        # What `RunJournal.decide` was told, which knows no kinds of tools.
+        return entry.result["content"][0]["text"]
 
 
 def _inside(entry: Entry) -> str:
