@@ -466,3 +466,23 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
         while "more" not in {each.name for each in await client.list_tools()}:
             await told.get()
         assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}
+
+
+@pytest.mark.parametrize("more", [{}, {"inputs": ["amount"]}, {"bound": {"customer": "C"}}])
+async def test_what_clients_may_set_of_a_tool_of_another_server_is_chosen(caplog, more):
+    fields = {name: {"type": "string"} for name in ("amount", "customer", "note")}
+    pay = definition("pay", {"type": "object", "properties": fields, "required": ["customer"]})
+    upstream = ForeignServer(pay, definition("look"))
+    from_state = None if "inputs" in more else {"pay": {"user": "customer"}}
+    toolset = MCPToolset(upstream.info, inputs_from_state=from_state)
+    options = {"inputs": ["amount"], **more}
+    async with Client(create_mcp_server("gateway", tools=[toolset], options={"pay": options})) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        if "bound" not in more:
+            assert names == ["look"]  # nobody gives it its customer
+            assert "ServeOptions(bound={'customer': ...})" in caplog.text
+            return
+        with pytest.raises(ToolError, match="there is no argument 'note'"):
+            await client.call_tool("pay", {"amount": "1", "note": "x"})
+        await client.call_tool("pay", {"amount": "1"})
+    assert upstream.calls == [("pay", {"amount": "1", "customer": "C"})]

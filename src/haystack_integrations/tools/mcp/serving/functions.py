@@ -411,28 +411,54 @@ def _check_state(tool: Tool, said: _Said, options: ServeOptions) -> None:
     known = {*tool.parameters.get("properties", {}), *options.bound}
     for name in sorted(_from_state(tool, said) - known):
         if said.defaults.get(name) is inspect.Parameter.empty:
-            msg = (
-                f"Tool '{tool.name}' takes '{name}' from the State of an Agent, and a served tool has none. "
-                f"Give it a value: ServeOptions(bound={{{name!r}: ...}})."
-            )
-            raise ValueError(msg)
+            raise needs_state(tool.name, name)
+
+
+def chosen_parameters(tool_name: str, parameters: dict[str, Any], options: ServeOptions) -> dict[str, Any]:
+    """
+    Keep the arguments of a tool that clients may set, as `inputs` of its options says.
+
+    :param tool_name: The name of the tool, for messages.
+    :param parameters: JSON schema of all its arguments.
+    :param options: The options.
+    :returns: JSON schema of those that are kept; of all if `inputs` says nothing.
+    :raises ValueError: If there is none of a name, or the tool cannot be called with these.
+    """
+    if options.inputs is None:
+        return parameters
+    if isinstance(options.inputs, Mapping):
+        msg = f"`inputs` of tool '{tool_name}' must be a list of its arguments, because they cannot be renamed"
+        raise ValueError(msg)
+    chosen = only(parameters, options.inputs, tool_name)
+    required = [name for name in parameters.get("required", []) if name not in (*options.inputs, *options.bound)]
+    if required:
+        msg = (
+            f"Tool '{tool_name}' cannot be called without {', '.join(map(repr, required))}. Add to `inputs`, or "
+            f"give it a value: ServeOptions(bound={{{required[0]!r}: ...}})."
+        )
+        raise ValueError(msg)
+    return chosen
+
+
+def needs_state(tool_name: str, argument: str) -> ValueError:
+    """
+    Make the error for an argument that comes from the State of an Agent, which a served tool does not have.
+
+    :param tool_name: The name of the tool.
+    :param argument: The argument.
+    :returns: The error.
+    """
+    msg = (
+        f"Tool '{tool_name}' takes '{argument}' from the State of an Agent, and a served tool has none. "
+        f"Give it a value: ServeOptions(bound={{{argument!r}: ...}})."
+    )
+    return ValueError(msg)
 
 
 def _shown_parameters(tool: Tool, options: ServeOptions) -> dict[str, Any]:
     parameters = tool.parameters
     if options.inputs is not None:
-        if isinstance(options.inputs, Mapping):
-            msg = f"`inputs` of tool '{tool.name}' must be a list of its arguments, because they cannot be renamed"
-            raise ValueError(msg)
-        chosen = only(parameters, options.inputs, tool.name)
-        required = [name for name in parameters.get("required", []) if name not in (*options.inputs, *options.bound)]
-        if required:
-            msg = (
-                f"Tool '{tool.name}' cannot be called without {', '.join(map(repr, required))}. Add to `inputs`, or "
-                f"give it a value: ServeOptions(bound={{{required[0]!r}: ...}})."
-            )
-            raise ValueError(msg)
-        return chosen
+        return chosen_parameters(tool.name, parameters, options)
     if isinstance(tool, ComponentTool) and has_all_inputs_of_a_pipeline(tool):
         # All inputs of all components would be shown: templates, filters, generation parameters.
         required = parameters.get("required", [])

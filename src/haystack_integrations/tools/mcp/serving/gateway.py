@@ -51,6 +51,7 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, answer_of_user
 from haystack_integrations.tools.mcp.serving.changes import Listing
+from haystack_integrations.tools.mcp.serving.functions import chosen_parameters, needs_state
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -69,7 +70,12 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     :param options: What the user said of it.
     :param pool: Where its calls take their places.
     :returns: The tool.
+    :raises ValueError: If clients cannot call it so.
     """
+    required = () if tool._definition is None else tool._definition.input_schema.get("required", ())
+    for name in (tool.inputs_from_state or {}).values():
+        if name in required and name not in options.bound:
+            raise needs_state(tool.name, name)
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
@@ -88,7 +94,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     return ServedTool.create(
         name=tool.name,
         description=tool.description,
-        parameters=tool._schema,
+        parameters=chosen_parameters(tool.name, tool._schema, options),
         output_schema=tool.output_schema if is_object else None,
         body=body,
         options=declared.overridden_by(options),
