@@ -100,6 +100,12 @@ def test_the_instructions_of_a_server_are_played_with_its_tools(file):
         with Cassette(file, "once"), MCPToolset(info, tool_options=options) as tools:
             assert tools.instructions == "Pay at once."
             assert sum("Pay at once." in tool.description for tool in tools) == 1
+    # What the server says itself counts, once it is asked.
+    tools = MCPToolset(InProcessServerInfo(Server("bank", on_list_tools=Bank()._list_tools)))
+    with Cassette(file), tools:
+        assert tools.instructions == "Pay at once."
+    with tools:
+        assert tools.instructions is None
 
 
 def test_an_exported_run_is_a_cassette_without_well_known_tokens(file, tmp_path):

@@ -775,8 +775,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         What the server says of its use. See `Reading`.
         """
-        said = super().instructions
-        return self._recorded_instructions if said is None else said
+        return self._recorded_instructions if self._details() is None else super().instructions
 
     def _details(self) -> ServerDetails | None:
         session = self._session
