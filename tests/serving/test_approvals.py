@@ -26,8 +26,8 @@ from mcp.shared.exceptions import MCPError as SDKError
 from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 from haystack_integrations.tools.mcp.serving import ClientConfirmationStrategy, ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving import calls as calls_of_tools
+from haystack_integrations.tools.mcp.serving.access import keys_for_workers
 from haystack_integrations.tools.mcp.serving.agents import question_about, verdict_of
-from haystack_integrations.tools.mcp.serving.running import keys_for_workers
 from tests.serving.components import LIMIT, approving, hitl
 from tests.support.reachable import reachable
 from tests.support.rows import rows

@@ -37,7 +37,8 @@ from haystack_integrations.tools.mcp.serving import (
     http_app,
     run_server,
 )
-from haystack_integrations.tools.mcp.serving.running import _bind, guard_of
+from haystack_integrations.tools.mcp.serving.call_guard import guard_of
+from haystack_integrations.tools.mcp.serving.running import _bind
 from tests.support.background import in_thread
 from tests.support.majors import on_one_major
 from tests.support.processes import is_alive
@@ -312,7 +313,7 @@ def test_a_port_that_is_taken_is_said() -> None:
 
 
 async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("haystack_integrations.tools.mcp.serving.running._WRITING", LIMIT)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.serving.call_guard._WRITING", LIMIT)
     server = FastMCP("Embedded")
     async with in_process(http_app(server)) as client:
         assert (await client.get("/health")).status_code == 200

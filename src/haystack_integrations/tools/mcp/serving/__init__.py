@@ -14,8 +14,9 @@ if importlib.util.find_spec("fastmcp") is None:
     msg = 'Serving needs FastMCP, which is not installed: pip install "mcp-haystack[serve]"'
     raise ImportError(msg)
 
+from .access import BearerToken
 from .agents import ClientConfirmationStrategy
-from .running import BearerToken, http_app, run_server
+from .running import http_app, run_server
 from .server import HaystackProvider, create_mcp_server
 from .sources import ServeOptions
 

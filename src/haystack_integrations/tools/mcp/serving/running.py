@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Running a server as a process: who may call it, and how it stops so that no call loses its answer.
+Running a server as a process, and stopping it so that no call loses its answer.
 
 FastMCP and uvicorn run it. At SIGTERM and SIGINT they would cut the calls; here, these have the grace period to finish.
 """
@@ -13,40 +13,29 @@ from __future__ import annotations
 import asyncio
 import codecs
 import functools
-import hashlib
-import hmac
 import inspect
 import logging as python_logging
 import multiprocessing
 import multiprocessing.connection
 import os
 import re
-import secrets
 import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
-from contextvars import ContextVar
 from ipaddress import ip_address
 from types import FrameType
 from typing import Annotated, Any, Literal, cast
-from weakref import WeakSet
 
-import anyio
 import uvicorn
-from fastmcp import Context, FastMCP
-from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
-from fastmcp.server.middleware import CallNext, MiddlewareContext
-from fastmcp.server.middleware import Middleware as ServerMiddleware
+from fastmcp import FastMCP
+from fastmcp.server.auth import AuthProvider
 from haystack import logging
 from haystack.utils import Secret
-from mcp.server.request_state import RequestStateSecurity
 from mcp.server.streamable_http import EventStore
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
-from mcp.shared.inbound import MCP_METHOD_HEADER, MCP_NAME_HEADER, X_MCP_HEADER_KEY, decode_header_value
 from pydantic import AfterValidator, Field, SkipValidation
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
@@ -62,9 +51,9 @@ from uvicorn.supervisors import Multiprocess
 
 from haystack_integrations.tools.mcp.executor import check_descriptors
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
-from haystack_integrations.tools.mcp.parameters import checked, texts
-from haystack_integrations.tools.mcp.secret_template import value_of
-from haystack_integrations.tools.mcp.serving.calls import EXITS, CodeExitedError, UnansweredError
+from haystack_integrations.tools.mcp.parameters import checked
+from haystack_integrations.tools.mcp.serving.access import auth_provider, keys_for_workers
+from haystack_integrations.tools.mcp.serving.call_guard import CallGuard, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -194,145 +183,6 @@ async def _look_for_signals() -> None:
     # the loop waits for events, it would be run only once there is one.
     while True:
         await asyncio.sleep(_LOOK_AFTER)
-
-
-# The calls of a server
-
-
-# Whether the running code belongs to a call: of what is served here, or of FastMCP's own tools.
-_in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
-_watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
-
-
-def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
-    """
-    Make tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
-    """
-    if loop in _watched_loops:
-        return
-    _watched_loops.add(loop)
-    before = loop.get_task_factory()
-
-    def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        own = _without_exit(coroutine) if _in_call.get() else coroutine
-        task = asyncio.Task(own, loop=loop, **options) if before is None else before(loop, own, **options)
-        if own is not coroutine:
-            # If the task was cancelled before it began, Python would warn that it was never awaited.
-            task.add_done_callback(lambda _: coroutine.close())
-        return task
-
-    loop.set_task_factory(factory)
-
-
-async def _without_exit(coroutine: Any) -> Any:
-    try:
-        return await coroutine
-    except EXITS as error:
-        raise CodeExitedError(error) from error
-
-
-# What the SDK takes to write an answer after the code of the call has ended, in seconds.
-_WRITING = 0.3
-# What runs code of the user.
-_CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
-
-
-class CallGuard(ServerMiddleware):
-    """
-    Ends the calls of one server when it stops, and fails those whose code would end the process.
-
-    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called, if that.
-    """
-
-    def __init__(self) -> None:
-        self._running: set[anyio.CancelScope] = set()
-        self.is_stopping: bool = False
-
-    async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
-        """
-        Pass a message on.
-
-        :param context: The message.
-        :param call_next: What answers it.
-        :returns: The answer.
-        :raises UnansweredError: If the server stops, or the code calls `sys.exit`.
-        """
-        if context.method == "tools/list" and context.fastmcp_context is not None:
-            name = _name_of_call(context.fastmcp_context)
-            if name is not None:
-                called = await context.fastmcp_context.fastmcp.get_tool(name)
-                return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
-        if context.method not in _CALLS:
-            return await call_next(context)
-        if self.is_stopping:
-            msg = "The server is stopping"
-            raise UnansweredError(msg)
-        _fail_tasks_that_exit(asyncio.get_running_loop())
-        token = _in_call.set(True)
-        with anyio.CancelScope() as scope:
-            self._running.add(scope)
-            try:
-                return await call_next(context)
-            except (Exception, GeneratorExit):
-                raise
-            except BaseException as error:
-                task = asyncio.current_task()
-                if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
-                    raise
-                # Otherwise the code has made it up, such as that of another task that it had waited for.
-                kind = type(error).__name__
-                logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
-                msg = f"The code that was called raised {kind}"
-                raise UnansweredError(msg) from error
-            finally:
-                self._running.discard(scope)
-                _in_call.reset(token)
-        msg = "The server is stopping, and this did not end in time. It was given up"
-        raise UnansweredError(msg)
-
-    async def stop(self, seconds: float) -> None:
-        """
-        Take no more calls, and wait until those that run have ended and their answers are written.
-
-        :param seconds: For how long; then those that are left are cancelled, and answered with an error.
-        """
-        self.is_stopping = True
-        give_up = time.monotonic() + seconds
-        while self._running and time.monotonic() < give_up:
-            await asyncio.sleep(0.02)
-        for scope in list(self._running):
-            scope.cancel()
-        await asyncio.sleep(_WRITING)
-        self.is_stopping = False
-
-
-def _name_of_call(context: Context) -> str | None:
-    """
-    Return the name of the tool that is being called, if it is the SDK that lists all of them.
-
-    Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
-    client's own listing names `tools/list` in its headers.
-    """
-    request: Any = context.request_context and context.request_context.request
-    headers = getattr(request, "headers", {})
-    return decode_header_value(headers.get(MCP_NAME_HEADER)) if headers.get(MCP_METHOD_HEADER) == "tools/call" else None
-
-
-def guard_of(server: FastMCP[Any]) -> CallGuard:
-    """
-    Return what ends the calls of a server. The first time, it is added to the server's middleware.
-
-    :param server: Any FastMCP server.
-    :returns: The same guard each time.
-    """
-    guard = next((each for each in server.middleware if isinstance(each, CallGuard)), None)
-    if guard is None:
-        guard = CallGuard()
-        server.add_middleware(guard)
-    return guard
-
-
-# Over HTTP and stdio
 
 
 @checked()
@@ -800,106 +650,3 @@ def _log_to_stderr(level: str) -> None:
         handler.setFormatter(python_logging.Formatter("%(levelname)s: %(message)s"))
         serving.addHandler(handler)
         serving.setLevel(level.upper())
-
-
-# Who may call, and what processes share
-
-# The environment variable with the keys.
-_KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
-
-
-class BearerToken(TokenVerifier):
-    """
-    One token that all clients share: for a few clients of your own.
-
-    For users with rights of their own, take one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`,
-    `OAuthProxy` ...).
-    """
-
-    def __init__(self, token: Secret | str, *, scopes: Sequence[str] = ()) -> None:
-        """
-        Initialize the verifier.
-
-        :param token: The token, as a Secret so that it stays out of code and files.
-        :param scopes: The scopes that whoever has the token has, for tools that want some.
-        :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
-        """
-        super().__init__()
-        value = value_of(token) if isinstance(token, Secret) else token
-        if not isinstance(value, str) or not value.strip():
-            msg = "`token` is empty: set the environment variable it comes from, or pass another one"
-            raise ValueError(msg)
-        # Digests have one length, so that comparing them says nothing about the token. Files of secrets often end with
-        # a newline, which no header can have.
-        self._digest = hashlib.sha256(value.strip().encode()).digest()
-        self._scopes = texts("scopes", scopes)
-
-    async def verify_token(self, token: str) -> AccessToken | None:
-        """
-        Check a token that a client sent.
-
-        :param token: The token, without `Bearer`.
-        :returns: What the client may do, or None if the token is another one.
-        """
-        if not hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._digest):
-            return None
-        return AccessToken(token=token, client_id="bearer", scopes=self._scopes)
-
-
-def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
-    """
-    Turn what users pass as `auth` into a FastMCP provider.
-
-    :param auth: A provider, which stays as it is, or a Secret: the bearer token that all clients share.
-    :returns: The provider, or None for None.
-    :raises TypeError: If it is something else.
-    """
-    if auth is None or isinstance(auth, AuthProvider):
-        return auth
-    if isinstance(auth, Secret):
-        return BearerToken(auth)
-    msg = (
-        "`auth` must be a provider of `fastmcp.server.auth` (JWTVerifier, RemoteAuthProvider, OAuthProxy ...) or a "
-        f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
-    )
-    raise TypeError(msg)
-
-
-def request_state_security(keys: Sequence[str | Secret] | None = None) -> RequestStateSecurity | None:
-    """
-    Protect the state that clients carry between two calls with keys that several processes share.
-
-    :param keys: Secrets of at least 32 bytes each. The first one encrypts; all of them decrypt, so that a key can be
-        replaced while the server runs. By default those of the environment variable
-        `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
-    :returns: What FastMCP takes; None without keys: then it makes a key that no other process has.
-    :raises ValueError: If a key is too short, or given twice.
-    """
-    if keys is None:
-        found = _keys_of_environment()
-    else:
-        found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
-    found = [each for each in found if each]
-    return RequestStateSecurity(keys=found) if found else None
-
-
-def _keys_of_environment() -> list[str]:
-    return [each for each in map(str.strip, os.environ.get(_KEYS_VARIABLE, "").split(",")) if each]
-
-
-@contextmanager
-def keys_for_workers() -> Iterator[None]:
-    """
-    Give the processes that are started meanwhile one key, unless the environment has some.
-
-    :returns: A context manager.
-    """
-    before = os.environ.get(_KEYS_VARIABLE)
-    if not _keys_of_environment():
-        os.environ[_KEYS_VARIABLE] = secrets.token_hex(32)
-    try:
-        yield
-    finally:
-        os.environ.pop(_KEYS_VARIABLE)
-        if before is not None:
-            os.environ[_KEYS_VARIABLE] = before

@@ -36,7 +36,9 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, checked
+from haystack_integrations.tools.mcp.serving.access import auth_provider, request_state_security
 from haystack_integrations.tools.mcp.serving.agents import agent_sources
+from haystack_integrations.tools.mcp.serving.call_guard import guard_of
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool
 from haystack_integrations.tools.mcp.serving.changes import Listing, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import document_store_sources
@@ -44,7 +46,6 @@ from haystack_integrations.tools.mcp.serving.functions import serve_function, se
 from haystack_integrations.tools.mcp.serving.gateway import LiveTools, ServedServer, serve_mcp_tool
 from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
 from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
-from haystack_integrations.tools.mcp.serving.running import auth_provider, guard_of, request_state_security
 from haystack_integrations.tools.mcp.serving.skills import skill_sources
 from haystack_integrations.tools.mcp.serving.sources import (
     NamedOptions,
