@@ -33,7 +33,7 @@ from pydantic import Field, InstanceOf
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
-    TOLD,
+    TOLD_TO_MODEL,
     DurableRun,
     OnUnknown,
     OpenRun,
@@ -256,7 +256,7 @@ class RunJournal:
                 content["value"] = result  # what a Haystack tool returns, whose State may take parts of it
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
-            error = failure("MCPOutcomeUnknownError", TOLD)
+            error = failure("MCPOutcomeUnknownError", TOLD_TO_MODEL)
             done = self._store.settle(name, number, error, state="failed")
         else:
             msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"

@@ -72,7 +72,7 @@ KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 _PAUSE: Final = 0.2
 
 # What a model is told of a call that may have run.
-TOLD: Final = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
+TOLD_TO_MODEL: Final = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
 
 _TAKEN_OVER: Final = "another process has taken it over"
 
@@ -487,7 +487,7 @@ class OpenRun(CallRecorder):
             return self._send_again(entry), True
         if decision == "error":
             raise MCPCallInDoubtError(_in_doubt(self.name, entry), tool_name, entry.number)
-        told = failure("MCPOutcomeUnknownError", TOLD)
+        told = failure("MCPOutcomeUnknownError", TOLD_TO_MODEL)
         self.note(entry, "failed", told)
         return dataclasses.replace(entry, state="failed", result=told), False
 
