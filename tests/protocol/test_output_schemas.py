@@ -157,8 +157,8 @@ def test_a_violation_is_an_error_that_quotes_nothing_wherever_it_is_found(monkey
     ({"properties": {"x": {"required": "x"}}}, "invalid (at $.properties.x.required: 'type' is violated)"),
     ({"$schema": OLDEST, "exclusiveMinimum": 5}, "invalid"),
     ({"$ref": "#/$defs/missing"}, "the schema cannot be used"),
-    ({"allOf": [{"$ref": "#"}]}, "cannot be used (RecursionError)"),
-    ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "(RecursionError)"),
+    ({"allOf": [{"$ref": "#"}]}, "the schema cannot be used"),
+    ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "the schema cannot be used"),
 )
 def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema, reason):
     caplog.clear()
