@@ -16,6 +16,7 @@ from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPConnection, MCPInvocationError
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
+from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import text
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
@@ -106,12 +107,18 @@ def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(para
         MCPConnection(**{"server_info": COUNTER, **parameters})
 
 
+CONTINUED = MCPPendingCall(tool_name="add", arguments={}, request_state="begun")
+
+
 @rows(
     ("method", "arguments", "message"),
     ("read_resource", {"resource": 5}, "`resource` must be a URI or a Resource, got int"),
     ("get_prompt", {"name": "a", "arguments": {"times": 5}}, "`arguments` must be a dictionary of strings"),
     ("complete", {"ref": "a", "argument": {"name": "a"}}, "`ref` must be a Prompt, a ResourceTemplate"),
     ("call_tool", {"tool_name": "add", "on_progress": asyncio.sleep}, "must not be asynchronous"),
+    ("continue_call", {"call": CONTINUED, "secrets": "hunter2"}, "`secrets` must be"),
+    ("subscribe_resource", {"resource": None, "callback": print}, "`resource` must be a URI or a Resource"),
+    ("on_list_change", {"callback": print, "lists": 3}, "`lists` must be some of 'tools', 'prompts', 'resources'"),
 )
 def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, arguments, message):
     connection = MCPConnection(COUNTER)

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 from haystack.utils import Secret
+from mcp import types
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import (
@@ -89,10 +90,10 @@ def held() -> Iterator[SimpleNamespace]:
     started, released = threading.Semaphore(0), threading.Event()
     server = MCPServer("held")
 
-    def wait() -> str:
+    def wait() -> list[str | types.ResourceLink]:
         started.release()
         released.wait(LIMIT)
-        return "done"
+        return ["done", types.ResourceLink(type="resource_link", uri="memo://it", name="it")]
 
     server.add_tool(wait)
     server.add_tool(lambda: "pong", name="ping", description="Answer.")
@@ -122,7 +123,7 @@ async def test_the_last_of_several_blocks_closes(held, user):
 
     async def work() -> str:
         async with entered:
-            return text(await toolset.connection.call_tool_async("wait"))
+            return (await toolset.connection.call_tool_async("wait")).content[0].text
 
     async with entered:
         with entered:
@@ -144,7 +145,7 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
         assert held.wait()
     assert state_of(toolset) == "ready"
     held.release()
-    assert calling.result(LIMIT).text == "done"
+    assert calling.result(LIMIT).raw.content[0].text == "done"
     wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
     # What is used without a block stays open.
     assert toolset["ping"].call().text == "pong"

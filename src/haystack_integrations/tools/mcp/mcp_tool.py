@@ -736,10 +736,6 @@ class MCPTool(ToolBase, Tool):
             sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
             recorder, send = call_recorder.get(), self._connection._deliver
             result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
-            for block in result.content:
-                if block.type == "resource_link":
-                    # What a model may follow: after interceptors, which may have taken links out.
-                    self._connection._note_link(block.uri)
             return convert(result)
         except MCPRunError:
             raise
@@ -767,10 +763,6 @@ class MCPTool(ToolBase, Tool):
                 result = await send(request)
             else:
                 result = await recorder.deliver_async(self._recorded(request, sent), send)
-            for block in result.content:
-                if block.type == "resource_link":
-                    # What a model may follow: after interceptors, which may have taken links out.
-                    self._connection._note_link(block.uri)
             return convert(result)
         except MCPRunError:
             raise

@@ -57,7 +57,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
-from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters
+from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters, texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -324,7 +324,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         Remember a URI that the caller got from the server, as long as the connection is used by somebody.
         """
-        self._acquire().given_links.note(current_caller(), uri)
+        if self._identities is not None:  # it may have been closed meanwhile
+            self._identities.given_links.note(current_caller(), uri)
 
     def _was_given(self, uri: str) -> bool:
         return self._acquire().given_links.has(current_caller(), uri)
@@ -527,7 +528,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         if set(given) != set(call.withheld):
             msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(given)}"
             raise ValueError(msg)
-        options["secrets"] = (*options.get("secrets", ()), *texts_in(given))
+        options["secrets"] = (*texts("secrets", options.get("secrets", ())), *texts_in(given))
         return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
@@ -539,11 +540,15 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 try:
                     executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
                     call, longest = self._call(request)
-                    return executor.run(call, longest, waiter=reports, has_limit=True)
+                    result = executor.run(call, longest, waiter=reports, has_limit=True)
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
+            for block in result.content:
+                if block.type == "resource_link":  # the interceptors may have removed some
+                    self._note_link(block.uri)
+            return result
         finally:
             self._holds.calls.discard(request)
             if self._holds.is_to_be_closed and self._holds.closes_after_call():
@@ -559,11 +564,15 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                     executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
                     call, longest = self._call(request)
                     operation = executor.run_async(call, longest, has_limit=True)
-                    return await (operation if reports is None else reports.wait(operation))
+                    result = await (operation if reports is None else reports.wait(operation))
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
                     raise call_failed(error, request) from error
+            for block in result.content:
+                if block.type == "resource_link":  # the interceptors may have removed some
+                    self._note_link(block.uri)
+            return result
         finally:
             self._holds.calls.discard(request)
             if self._holds.is_to_be_closed and self._holds.closes_after_call():

@@ -29,6 +29,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.limits import back_off
+from haystack_integrations.tools.mcp.connection.reading import uri_of
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
@@ -128,7 +129,7 @@ class Watching(UsesSessions):
         :raises ValueError: If a parameter is invalid.
         """
         delivery = Delivery(callback, "The function of `on_list_change`")
-        wanted = {lists} if isinstance(lists, str) else set(lists)
+        wanted = {lists} if isinstance(lists, str) or not isinstance(lists, Iterable) else set(lists)
         names: frozenset[ChangedList] = frozenset(name for name in get_args(ChangedList) if name in wanted)
         if not names or names != wanted:
             msg = f"`lists` must be some of {', '.join(map(repr, get_args(ChangedList)))}, got {lists!r}"
@@ -150,7 +151,7 @@ class Watching(UsesSessions):
         :raises ValueError: If a parameter is invalid.
         """
         delivery = Delivery(callback, "The function of `subscribe_resource`")
-        uri = resource if isinstance(resource, str) else resource.uri
+        uri = uri_of(resource)
         watcher = Watcher(WantedChanges(uris=frozenset([uri])), lambda change: delivery.put(change.uri))
         unsubscribe = self._sessions._watch(watcher)
         try:

@@ -95,7 +95,7 @@ class Reading(UsesSessions):
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `resource` is neither.
         """
-        uri = _uri(resource)
+        uri = uri_of(resource)
         return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, meta_of_call(meta)))
 
     read_resource: Final = blocking(_read_resource)
@@ -260,7 +260,14 @@ class Reading(UsesSessions):
         )
 
 
-def _uri(resource: str | types.Resource) -> str:
+def uri_of(resource: str | types.Resource) -> str:
+    """
+    Return the URI of a resource.
+
+    :param resource: Its URI, or its entry in a list of resources.
+    :returns: The URI.
+    :raises ValueError: If it is neither.
+    """
     uri = resource if isinstance(resource, str) else getattr(resource, "uri", None)
     if not isinstance(uri, str) or not uri:
         msg = f"`resource` must be a URI or a Resource, got {type(resource).__name__}"
