@@ -114,6 +114,7 @@ async def test_options_say_what_is_shown(store: InMemoryDocumentStore) -> None:
     async with client_of(store, options) as client:
         [listing] = await client.list_resources()
         assert {name: getattr(listing, name) for name in shown} == shown
+        assert (await found(client, search_uri(filters=FRENCH, limit=0)))["documents"] == []
         answer = await found(client, search_uri(filters=FRENCH, limit=100))
         first, second = answer["documents"]
         assert (first["id"], first["content"], first["embedding"]) == ("salut", "Bon...", [0.5])

@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,7 @@ from mcp import MCPError
 from mcp.types import PromptReference
 
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
+from tests.support.waiting import LIMIT
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -110,6 +112,17 @@ async def test_options_say_what_clients_see() -> None:
         assert [message.content.text for message in result.messages[:2]] == ["Answer in German.", "What is MCP?"]
         with pytest.raises(MCPError, match="has no argument language"):
             await client.get_prompt("question", {"subject": "MCP", "language": "French"})
+
+
+async def test_an_asynchronous_completion_ends_with_the_timeout() -> None:
+    async def endless(_value: str, _known: Mapping[str, str]) -> list[str]:
+        await asyncio.Event().wait()
+        return []
+
+    options = {"ask": ServeOptions(completions={"language": endless}, timeout=0.05)}
+    async with asyncio.timeout(LIMIT), client_of(options, ask=chat_builder()) as client:
+        with pytest.raises(MCPError):
+            await client.complete(ASK, {"name": "language", "value": "f"})
 
 
 async def test_known_values_are_offered() -> None:

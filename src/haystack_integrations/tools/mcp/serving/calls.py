@@ -678,16 +678,17 @@ class Reads:
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
         """
-        Run a blocking function in a thread.
+        Run a function in a thread.
 
-        :param function: The function.
+        :param function: A blocking function, or one that returns an awaitable, which is awaited in the event loop.
         :param args: Its arguments.
-        :returns: What it returns.
+        :returns: Its result.
         :raises UnansweredError: If it takes too long, or the server has too much to do.
         """
         with anyio.move_on_after(self._timeout):
             async with ServedCall(self._pool) as call:
-                return await call.in_thread(function, *args)
+                result: Any = await call.in_thread(function, *args)
+                return await result if inspect.isawaitable(result) else result  # type: ignore[no-any-return]
         msg = f"{self._what} took longer than {self._timeout} s"
         raise UnansweredError(msg)
 

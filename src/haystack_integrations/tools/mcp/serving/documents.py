@@ -163,8 +163,8 @@ class _ServedStore(Source):
 
     async def _search(self, filters: str = "", limit: str = "", offset: str = "") -> ResourceResult:
         # What the operator allows is the most that a client gets at once.
-        most = min(_number("limit", limit) or self._limit, self._limit)
-        return await self._found(_parsed(filters), most, _number("offset", offset))
+        most = min(_number("limit", limit, self._limit), self._limit)
+        return await self._found(_parsed(filters), most, _number("offset", offset, 0))
 
     async def _found(self, filters: dict[str, Any] | None, limit: int, offset: int) -> ResourceResult:
         try:
@@ -220,9 +220,9 @@ def _parsed(filters: str) -> dict[str, Any] | None:
     return parsed
 
 
-def _number(argument: str, value: str) -> int:
+def _number(argument: str, value: str, default: int) -> int:
     if not value:
-        return 0
+        return default
     if not value.isascii() or not value.isdigit() or len(value) > _LONGEST_NUMBER:
         msg = f"`{argument}` must be a number from 0 on"
         raise refused(msg)

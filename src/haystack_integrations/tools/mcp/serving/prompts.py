@@ -8,7 +8,6 @@ Prompt builders as prompts.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -132,7 +131,6 @@ class ServedPrompt(Prompt):
             return [each for each in candidates if each.casefold().startswith(value.casefold())]
         try:
             found = await self._places.run(candidates, value, known)
-            found = await found if inspect.isawaitable(found) else found
             return [str(each) for each in found]
         except Exception as error:
             # Clients until 2025-11-25 would get the text of any other error.
