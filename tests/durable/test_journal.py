@@ -283,6 +283,11 @@ def test_a_failure_is_a_result_once_the_model_was_told_and_a_call_that_did_not_r
     assert "no money" in told[0]
     assert play(journal, tools)[0] == told
     assert len(bank.calls) == 2
+    for _ in range(2):
+        with journal.run("again"), pytest.raises(MCPInvocationError, match="no money") as raised:
+            tools["pay"].call(amount=1)
+        assert raised.value.is_tool_error
+    assert len(bank.calls) == 3
 
 
 def change(journal: RunJournal, statement: str) -> None:

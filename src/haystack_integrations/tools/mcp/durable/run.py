@@ -778,13 +778,17 @@ def failure(kind: str, message: str, *, code: int | None = None, outcome: str = 
 def _stored_error(error: Exception, redactor: Redactor, tool_name: str) -> dict[str, Any]:
     if not isinstance(error, MCPInvocationError):
         return failure("MCPInvocationError", redactor.text(f"Failed to invoke Tool `{tool_name}`: {error}"))
-    return failure(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
+    stored = failure(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
+    return {**stored, "is_tool_error": error.is_tool_error, "data": _json(redactor.value(error.data))}
 
 
 def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
     kind = getattr(errors, stored["kind"], MCPInvocationError)
     kind = kind if isinstance(kind, type) and issubclass(kind, MCPInvocationError) else MCPInvocationError
-    error: MCPInvocationError = kind(stored["message"], request.display_name, request.tool_args, code=stored["code"])
+    error: MCPInvocationError = kind(
+        stored["message"], request.display_name, request.tool_args, code=stored["code"], data=stored.get("data")
+    )
+    error.is_tool_error, error._outcome = stored.get("is_tool_error", False), stored["outcome"]
     return error
 
 
