@@ -98,6 +98,8 @@ def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -
     # What cannot be checked here is left to the server.
     for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
         check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
+    for draft in (5, ["x"], "http://[x"):
+        check_arguments({"a": 5}, of({"type": "string"}, **{"$schema": draft}), "The tool 't' cannot be called so")
 
 
 def test_a_type_of_null_is_any_type() -> None:

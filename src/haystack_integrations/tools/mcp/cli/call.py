@@ -400,12 +400,12 @@ def _fits(name: str, value: Any, schema: Mapping[str, Any]) -> bool:
 
 
 def _errors(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[ValidationError]:
-    validator = validator_for(schema, default=Draft202012Validator)
     try:
+        validator = validator_for(schema, default=Draft202012Validator)
         validator.check_schema(dict(schema))
         # With an empty registry, nothing is fetched that the schema refers to.
         return list(validator(dict(schema), registry=Registry()).iter_errors(dict(arguments)))
-    except (SchemaError, Unresolvable, RecursionError):
+    except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
         return []  # the server will check
 
 
