@@ -68,8 +68,9 @@ def test_secrets_in_plain_text_become_environment_variables(
         "DOCS_AUTHORIZATION": "header-secret-value",
         "DOCS_X_API_KEY": "sk-abcdefghijklmnopqrst",
         "DOCS_X_API_KEY_2": "sk-klmnopqrstuvwxyzabcd",
+        "_21ST_DEV_MAGIC_ARGS_0": "API_KEY=of-21st-dev",
     }
-    argument, key, url, authorization, *api_keys = values.values()
+    argument, key, url, authorization, *api_keys, of_magic = values.values()
     env = {"SHOP_KEY": key, "LOG_LEVEL": "debug"}
     headers = {"Authorization": f"Bearer {authorization}", "X-Api-Key": api_keys[0], "X_Api_Key": api_keys[1]}
     shop = {"command": "shop", "args": ["--api-key", argument], "env": env}
@@ -77,6 +78,7 @@ def test_secrets_in_plain_text_become_environment_variables(
         "shop": shop,
         "docs": {"url": url, "headers": headers},
         "other": {"command": "x", "env": {"SHOP_KEY": "b-own-1"}},
+        "@21st-dev/magic": {"command": "npx", "args": ["API_KEY=of-21st-dev"]},
     }
     ran = run("config", write(tmp_path, **servers))
     assert ran.code == 0
@@ -88,9 +90,10 @@ def test_secrets_in_plain_text_become_environment_variables(
         assert secret not in ran.screen + ran.errors
         monkeypatch.setenv(variable, secret)
     monkeypatch.setenv("SHOP_KEY_2", "b-own-1")
-    shop, docs, other = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
+    shop, docs, other, magic = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
     assert (shop.args[1].resolve_value(), docs.url.resolve_value()) == (argument, url)
     assert other.env["SHOP_KEY"].resolve_value() == "b-own-1"
+    assert magic.args[0].resolve_value() == of_magic
     assert (shop.env["SHOP_KEY"].resolve_value(), shop.env["LOG_LEVEL"]) == (key, "debug")
     assert {name: value.resolve_value() for name, value in docs.headers.items()} == headers
 

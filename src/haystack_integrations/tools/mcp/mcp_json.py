@@ -427,14 +427,16 @@ def _read(file: Path, where: str) -> Any:
         raise ValueError(msg) from None
 
 
-def variable_name(text: str) -> str:
+def variable_name(*texts: str) -> str:
     """
     Return a name of an environment variable.
 
-    :param text: Any text.
-    :returns: The text in capitals, with underscores.
+    :param texts: Any texts.
+    :returns: The texts in capitals, with underscores.
     """
-    return re.sub(r"\W", "_", text).upper().strip("_") or "SERVER"
+    parts = [re.sub(r"\W", "_", text, flags=re.ASCII).upper().strip("_") or "SERVER" for text in texts]
+    name = "_".join(parts)
+    return f"_{name}" if name[0].isdecimal() else name
 
 
 def missing_variables(info: MCPServerInfo) -> list[str]:

@@ -272,7 +272,7 @@ def _without_plain_secrets(
     for (field, key), value in plain_secrets(info).items():
         own = str(key) if field == "env" and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
-        variable = first = own or "_".join(map(variable_name, parts))
+        variable = first = own or variable_name(*parts)
         number = 2
         while taken.get(variable, value) != value:
             variable, number = f"{first}_{number}", number + 1
