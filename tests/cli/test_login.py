@@ -52,7 +52,7 @@ def log_in(settings: Path) -> LogIn:
     """
 
     def log_in(server: OAuthServer, *words: str) -> Ran:
-        with Terminal(*words, width=2000) as terminal:
+        with Terminal(*words, width=2000, cwd=Path.cwd()) as terminal:
             terminal.wait_for("With a browser on another machine")
             url = re.search(r"http://\S+/authorize\?\S+", terminal.raw)
             assert url is not None, terminal.raw
@@ -90,14 +90,19 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
     assert json.loads((settings / "logins.json").read_text()) == {}
 
 
-def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(server, log_in, tmp_path, run):
+def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(
+    server, log_in, settings, tmp_path, run, monkeypatch
+):
     folder = str(tmp_path / "tokens of a service")
+    monkeypatch.chdir(tmp_path)
     file = servers_file(tmp_path / "mcp.json", {"mine": {"url": server.url, "auth": "oauth"}})
     words = ("--scope", "use", "--resource", server.url)
     assert log_in(server, "login", f"{file}:mine", *words).code == 0
     assert {token.resource for token in server.provider.access.values()} == {server.url}
     assert run("call", "mine", "whoami", "--config", file).screen == "alice\n"
-    assert log_in(server, "login", server.url, "--tokens", folder).code == 0
+    assert log_in(server, "login", server.url, "--tokens", "tokens of a service").code == 0
+    monkeypatch.chdir(settings)
+    assert run("call", server.url, "whoami").screen == "alice\n"
     config = OAuthConfig(token_storage=FileTokenStorage(folder))
     with MCPConnection(StreamableHttpServerInfo(server.url, oauth_config=config)) as connection:
         assert connection.call_tool("whoami").content[0].text == "alice"

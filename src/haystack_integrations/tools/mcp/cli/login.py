@@ -60,6 +60,8 @@ class Client:
         :raises ValueError: If the options do not go together.
         """
         secret = self.client_secret_env
+        # Other commands find the login from any folder.
+        folder = (self.tokens or token_folder()).expanduser().absolute()
         return OAuthConfig(
             grant_type="authorization_code",
             client_id=self.client_id,
@@ -68,7 +70,7 @@ class Client:
             scopes=self.scope,
             resource=False if self.no_resource else self.resource,
             redirect_uri=self.redirect_uri,
-            token_storage=FileTokenStorage(str(self.tokens or token_folder())),
+            token_storage=FileTokenStorage(str(folder)),
         )
 
 
