@@ -129,6 +129,12 @@ def test_credentials_are_redacted_and_what_is_around_them_is_not(text, redacted)
     assert redact_url("http://[::1]:8000/mcp") == "http://[::1]:8000/mcp"
 
 
+@rows("argument", "--db={}", "DATABASE_URL={}", "jdbc:{}", "{}")
+def test_the_password_of_a_url_in_an_argument_is_redacted_by_itself(argument):
+    secrets = StdioServerInfo("a", [argument.format("postgresql://u:pw-123456@h/db?api=key-12345")])._secrets()
+    assert Redactor(secrets).text("'pw-123456' or 'key-12345' is wrong") == "'***' or '***' is wrong"
+
+
 def test_a_harmless_text_is_not_changed():
     for text in (
         "the password: must be at least 8 characters long",

@@ -105,6 +105,8 @@ _FIRST_WORD = re.compile(r"(?i)[\"' ]*(?:(?:bearer|basic)\s+)?([^\s;&,\"'}]+)")
 # A part of a URL's path that is as long, and as mixed, as only a key is: some services give each user such a URL.
 _KEY_IN_PATH = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9])[\w=+%~-]{32,}")
 
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
+
 # Headers that say nothing about who the client is.
 _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "host", "origin", "referer", "user-agent"})
 
@@ -471,10 +473,11 @@ def _secrets_of_credential(value: str) -> Iterator[str]:
 
 
 def _secrets_of_url(text: str) -> Iterator[str]:
-    if "://" not in text:
+    url = _URL.search(text)  # perhaps after the name of an option, as in `--url=https://…`
+    if url is None:
         return
     try:
-        parts = urlsplit(text)
+        parts = urlsplit(url[0])
     except ValueError:
         return
     userinfo, has_userinfo, _ = parts.netloc.rpartition("@")
