@@ -8,6 +8,7 @@ How differences between definitions are classified, and what no difference is.
 
 import itertools
 import json
+import math
 
 from mcp import types
 
@@ -129,6 +130,7 @@ def test_a_whole_number_may_be_written_in_two_ways_and_true_is_none():
         return MCPToolSnapshot.from_tools([define(inputSchema={"type": "object", "properties": {"a": limit}})])
 
     assert not snapshot({"maximum": 10}).compare(snapshot({"maximum": 10.0}))
+    assert not snapshot({"default": math.nan}).compare(snapshot({"default": math.nan}))
     assert snapshot({"default": 1}).compare(snapshot({"default": True}))
 
 

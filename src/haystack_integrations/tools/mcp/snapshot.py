@@ -586,10 +586,9 @@ def _differences(
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    # For JSON, 10.0 is 10, and for Python, True is 1.
-    if type(old) in (int, float) and type(new) in (int, float):
-        return bool(old == new)
-    return json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
+    # For JSON, 10.0 is 10, and for Python, True is 1, and NaN is not NaN.
+    are_numbers = type(old) in (int, float) and type(new) in (int, float)
+    return (are_numbers and old == new) or json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[MCPToolDrift]:
