@@ -309,6 +309,10 @@ class StdioTransport(Transport):
     def _end_output(self) -> None:
         if not self._output_is_over:
             self._output_is_over = True
+            last_line = b"".join(self._unfinished)
+            for message in read_messages(last_line) if len(last_line) <= self._max_message_size else ():
+                if isinstance(message, dict):  # what is cut off is no answer
+                    self.channel.received(message)
             self._writable.set()  # what is not written yet would not be answered
             self.channel.ended(None)
 
