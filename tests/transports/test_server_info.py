@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     server_info_from,
 )
+from haystack_integrations.tools.mcp.transports.http_route import find_route
 from tests.servers import fastmcp_server
 from tests.support.rows import rows
 
@@ -217,6 +218,14 @@ class TestTokenAndHeaders:
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
         assert SSEServerInfo("http://h/x", token=Secret.from_env_var("MCP_TEST_EMPTY"))._resolved_headers() == {}
         assert "variable MCP_TEST_EMPTY is empty, so no token is sent" in caplog.text
+
+    async def test_an_optional_secret_without_a_value_is_named_in_a_warning(self, caplog):
+        caplog.set_level(logging.WARNING, logger="haystack_integrations")
+        info = SSEServerInfo("http://h/x", token=OPTIONAL, headers={"X-Key": OPTIONAL}, proxy=OPTIONAL)
+        info._resolved_headers()
+        await find_route(info)
+        for name in ("token", "X-Key", "proxy"):
+            assert f"The optional Secret for '{name}' has no value, so '{name}' is omitted" in caplog.text
 
     def test_a_stdio_server_gets_its_environment(self, stdio_server, monkeypatch):
         monkeypatch.setenv("MY_KEY", "from-secret")

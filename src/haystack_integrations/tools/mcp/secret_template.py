@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dotenv.parser import parse_stream
+from haystack import logging
 from haystack.utils import Secret
 from haystack.utils.auth import SecretType
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # What stands in stored files in place of the `type` of Haystack's own Secrets.
 _STORED_TYPE = "env_template"
@@ -240,12 +243,12 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
     Return the value of a Secret.
 
     :param secret: The Secret.
-    :param name: What it is for, e.g. a header; it is named in the message.
-    :returns: Its value; None if it is optional and has none.
+    :param name: What it is for, e.g. a header; it is named in messages.
+    :returns: Its value; None if it is optional and has none, which is logged.
     :raises ValueError: If it is required and has no value. The message names the environment variable.
     """
     try:
-        return secret.resolve_value()
+        value = secret.resolve_value()
     except ValueError as error:
         variables = " or ".join(vars(secret).get("_env_vars", ()))
         if not variables:
@@ -253,6 +256,9 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
         use = "" if name in (None, variables) else f", wanted for '{name}',"
         msg = f"the environment variable {variables}{use} is not set"
         raise ValueError(msg) from error
+    if value is None and name is not None:
+        logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
+    return value
 
 
 def resolved(value: str | Secret) -> str:

@@ -16,7 +16,6 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
-from haystack import logging
 from haystack.core.serialization import generate_qualified_class_name, import_class_by_name
 from haystack.utils import Secret
 from pydantic import Field
@@ -30,8 +29,6 @@ from haystack_integrations.tools.mcp.secret_template import stored_template, val
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
     from haystack_integrations.tools.mcp.request_context import MCPRequestContext
-
-logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
@@ -296,8 +293,6 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
     resolved: dict[str, str] = {}
     for name, value in (values or {}).items():
         plain = value_of(value, name) if isinstance(value, Secret) else value
-        if plain is None:
-            logger.warning("The optional Secret for '{key}' has no value, so '{key}' is omitted", key=name)
-        else:
+        if plain is not None:
             resolved[name] = str(plain)
     return resolved

@@ -32,6 +32,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
+from haystack_integrations.tools.mcp.secret_template import value_of
 from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, check_proxy_url
 
@@ -159,7 +160,7 @@ def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
 
 
 def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.Proxy | None:
-    url = proxy.resolve_value() if isinstance(proxy, Secret) else proxy
+    url = value_of(proxy, "proxy") if isinstance(proxy, Secret) else proxy
     if url is None:
         return None
     check_proxy_url(url)
