@@ -160,18 +160,20 @@ class TestOddServers:
             toolset.warm_up()
         toolset.close()
 
-    def test_names_are_made_safe_for_providers_and_of_a_tool_that_is_listed_twice_the_first_is_used(self):
+    def test_names_are_made_safe_for_providers_and_of_a_tool_that_is_listed_twice_the_first_is_used(self, caplog):
         long = "a" * 70
         server = ForeignServer(
             definition("repo/search.code", description="First."),
-            definition("repo/search.code", description="Second."),
+            definition("repo/search.code", description="Second.", outputSchema={"required": ["a"]}),
             definition(long),
         )
         with MCPToolset(server.info) as toolset:
             assert [tool.remote_name for tool in toolset] == [long, "repo/search.code"]
             assert (toolset["repo_search_code"].description, len(toolset[0].name) <= 64) == ("First.", True)
-            toolset[0].invoke()
-        assert server.calls == [(long, {})]
+            for tool in toolset:
+                tool.invoke()
+        assert server.calls == [(long, {}), ("repo/search.code", {})]
+        assert "The server lists tool 'repo/search.code' twice; the first one is used" in caplog.text
 
     def test_a_tool_keeps_its_name_if_the_server_gets_another_that_would_have_the_same(self):
         server = ForeignServer(definition("a.b"))

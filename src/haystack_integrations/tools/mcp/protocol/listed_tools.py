@@ -12,7 +12,7 @@ schemas.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
@@ -243,13 +243,13 @@ class ListedTools:
 
         return mcp_param_headers(found, arguments)
 
-    def note_schemas(self, tools: Iterable[types.Tool]) -> None:
+    def note_schemas(self, tools: Sequence[types.Tool]) -> None:
         """
         Take the output schemas of tools, in place of earlier ones. An empty one counts as none: it promises nothing.
 
-        :param tools: The tools.
+        :param tools: The tools. Of two with one name, the first counts.
         """
-        for tool in tools:
+        for tool in reversed(tools):
             self.schemas[tool.name] = OutputSchema(tool.output_schema) if tool.output_schema else None
 
     async def validate(self, tool_name: str, result: types.CallToolResult) -> None:
