@@ -5,6 +5,7 @@
 import json
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +226,14 @@ HTTP, SSE = StreamableHttpServerInfo(URL), SSEServerInfo(URL)
 )
 def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], info: MCPServerInfo) -> None:
     assert load(entry).server_info == info
+
+
+def test_connections_of_langchain_mcp_adapters_are_taken_as_they_are_in_python() -> None:
+    local = {"transport": "stdio", "command": "python", "args": (Path("server.py"),), "cwd": Path("/tmp"), "env": None}
+    remote = {"transport": "streamable_http", "url": "https://h/mcp", "timeout": timedelta(seconds=90)}
+    toolsets = load_mcp_toolsets({"local": local, "remote": remote})
+    assert toolsets[0].server_info == StdioServerInfo("python", ["server.py"], cwd="/tmp")
+    assert toolsets[1].invocation_timeout == 90
 
 
 def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_they_are_needed(

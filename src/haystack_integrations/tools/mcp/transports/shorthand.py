@@ -24,6 +24,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -220,8 +221,8 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     if (command := entry.get("command")) and isinstance(command, list) and not entry.get("args"):  # OpenCode
         entry = {**entry, "command": command[0], "args": command[1:] or None}
     known: dict[str, Any] = {}
-    for key, value in entry.items():
-        name = _ALIASES.get(key, key)
+    for key, given in entry.items():
+        name, value = _ALIASES.get(key, key), _as_in_json(given)
         if key not in {*_KNOWN_KEYS, *_NO_TYPOS} and (meant := _meant_by(_folded(str(key)))):
             _refuse_entry(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {', '.join(_KEYS)}.")
         # Some clients write all keys, and leave those empty that they do not use.
@@ -236,6 +237,15 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     if entry.get("httpUrl"):  # Gemini CLI, where `url` may be either kind
         known.setdefault("type", "http")
     return known
+
+
+def _as_in_json(value: Any) -> Any:
+    # In Python, entries have what JSON has not, such as those of langchain-mcp-adapters.
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, tuple | list):
+        return [_as_in_json(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
 def _folded(name: str) -> str:
