@@ -296,7 +296,7 @@ class TestDictionaries:
         with pytest.raises(ValueError, match="OAuthConfig has no parameter 'client'"):
             StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client": "x"}})
 
-    @rows("data", {}, {"url": "http://h"}, {"type": None}, {"type": 5}, None, "x", [])
+    @rows("data", {}, {"url": "http://h"}, {"type": None}, {"type": 5}, {"type": "stdio"}, None, "x", [])
     def test_data_without_a_class_are_refused(self, data):
         with pytest.raises(ValueError, match="class path of a server info under 'type'"):
             MCPServerInfo.from_dict(data)

@@ -272,12 +272,14 @@ def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
     :raises ValueError: If there is no class name in it.
     :raises TypeError: If the class is not a server info.
     """
-    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
-        msg = "`server_info` must be a dictionary with the class path of a server info under 'type'"
+    path = data.get("type") if isinstance(data, Mapping) else None
+    if not isinstance(path, str) or "." not in path:
+        example = "haystack_integrations.tools.mcp.StdioServerInfo"
+        msg = f"`server_info` must be a dictionary with the class path of a server info under 'type', such as {example}"
         raise ValueError(msg)
-    cls = import_class_by_name(data["type"])
+    cls = import_class_by_name(path)
     if not (isinstance(cls, type) and issubclass(cls, MCPServerInfo)) or cls is MCPServerInfo:
-        msg = f"'{data['type']}' is not a subclass of MCPServerInfo, so no server info is built from it"
+        msg = f"'{path}' is not a subclass of MCPServerInfo, so no server info is built from it"
         raise TypeError(msg)
     return cls.from_dict(dict(data))
 
