@@ -178,7 +178,12 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
 
 @rows(("parameter", "value"), ("auth", the_one), ("token", SyncSource("a-sync-token")))
 def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
-    with OAuthServer() as server, pytest.raises(MCPConnectionError) as caught:
-        MCPConnection(StreamableHttpServerInfo(server.url, **{parameter: value})).list_tools()
+    with OAuthServer() as server:
+        info = StreamableHttpServerInfo(server.url, negotiation="handshake", **{parameter: value})
+        with pytest.raises(MCPConnectionError) as caught:
+            MCPConnection(info).list_tools()
+        with mcp_request_context(token="of-a-user"), pytest.raises(MCPConnectionError) as of_user:
+            MCPConnection(info).list_tools()
     expected = f"it answered with HTTP 401 Unauthorized. The credentials of `{parameter}` were not accepted."
     assert str(caught.value).endswith(expected)
+    assert str(of_user.value).endswith("the credentials in `token` or in `headers` were not accepted.")

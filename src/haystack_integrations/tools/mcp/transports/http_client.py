@@ -92,12 +92,14 @@ class _HttpClient(WireClient):
         return super().progress() or (nothing if is_silent else "the server has not answered")
 
     async def _advice(self) -> str | None:
-        if self._server_info._has_auth and (self._connect_status or "").startswith(("401", "403")):
+        of_caller = current_identity.get().headers
+        has_own = "authorization" in map(str.lower, of_caller)
+        if self._server_info._has_auth and not has_own and (self._connect_status or "").startswith(("401", "403")):
             parameter = next(name for name in ("oauth_config", "auth", "token") if getattr(self._server_info, name))
             return f"The credentials of `{parameter}` were not accepted."
         diagnosis = Diagnosis(
             url=self.url,
-            headers={**self._headers, **current_identity.get().headers},
+            headers={**self._headers, **of_caller},
             transport="sse" if self._server_info._transport_name == "sse" else "streamable-http",
             timeout=min(5.0, self.timeout),
             route=await find_route(self._server_info),
