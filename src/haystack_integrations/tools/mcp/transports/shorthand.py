@@ -170,7 +170,9 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
     with _at(where):
         _check_object(entry)
         is_off = entry.get("disabled") is True or entry.get("enabled") is False or entry.get("isActive") is False
-        if is_off or entry.get("type") == "inMemory":  # of which the server is part of Cherry Studio
+        # Of an extension of Zed, there are only settings; another server is part of Cherry Studio.
+        is_of_client = "settings" in entry and ENTRY_MARKS.isdisjoint(entry)
+        if is_off or is_of_client or entry.get("type") == "inMemory":
             return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
         known = _read(entry)
         parameters = {key: known[key] for key in _TOOLSET_KEYS if key in known}
