@@ -105,7 +105,7 @@ _FIRST_WORD = re.compile(r"(?i)[\"' ]*(?:(?:bearer|basic)\s+)?([^\s;&,\"'}]+)")
 # A part of a URL's path that is as long, and as mixed, as only a key is: some services give each user such a URL.
 _KEY_IN_PATH = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9])[\w=+%~-]{32,}")
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*", re.DOTALL)
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*")
 
 # Headers that say nothing about who the client is.
 _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "host", "origin", "referer", "user-agent"})
