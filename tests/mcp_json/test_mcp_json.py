@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp import (
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
+    ToolSelection,
     load_mcp_toolsets,
 )
 from tests.support.rows import rows
@@ -152,6 +153,9 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info
     for excluding in ({"disabledTools": ["b"]}, {"disabled_tools": ["b"]}):  # the latter is Crush's
         assert load({"command": "x", **excluding}, tool_selection=None).tool_selection.exclude_tools == ["b"]
+    for selection in ({"exclude_tools": ["a"]}, ToolSelection(exclude_tools=["a"])):
+        toolset = load({"command": "x", "disabledTools": ["b"]}, tool_selection=selection)
+        assert toolset.tool_selection.exclude_tools == ["a", "b"]
     assert load({"command": "x", "tools": ["a"]}).tool_names == ["a"]  # GitHub Copilot
     for other in ({"a": {"enabled": True}}, "*", True):  # FastMCP and others
         assert load({"command": "x", "tools": other}).tool_names is None

@@ -286,7 +286,10 @@ class Configuration:
         if settings.only_tools is not None:
             options["tool_names"] = [tool for tool in settings.only_tools if tool not in settings.not_tools]
         elif settings.not_tools:
-            options = _combined(options, {"tool_selection": {"exclude_tools": settings.not_tools}})
+            selection = options.get("tool_selection")
+            excluded = selection.get("exclude_tools") if isinstance(selection, Mapping) else None
+            not_tools = [*excluded, *settings.not_tools] if isinstance(excluded, list | tuple) else settings.not_tools
+            options = _combined(options, {"tool_selection": {"exclude_tools": not_tools}})
         try:
             return MCPToolset(server_info, **options)
         except (FileNotFoundError, ValueError) as error:
