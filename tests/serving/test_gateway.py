@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import anyio
 import pytest
-from fastmcp import Client
+from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
 from fastmcp.server.auth import StaticTokenVerifier
 from haystack import Document
@@ -466,6 +466,30 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
         while "more" not in {each.name for each in await client.list_tools()}:
             await told.get()
         assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}
+
+
+async def test_clients_are_told_when_a_server_that_was_missing_is_there():
+    is_there, told = threading.Event(), asyncio.Queue()
+
+    @asynccontextmanager
+    async def start(_server):
+        if not is_there.is_set():
+            raise RuntimeError("not yet")
+        yield
+
+    async def note(message):
+        await told.put(getattr(message, "method", None))
+
+    late = FastMCP("late", lifespan=start)  # which tells of no changes itself
+    late.tool(name="add")(lambda: 1)
+    toolset = MCPToolset(InProcessServerInfo(late), required=False)
+    server = create_mcp_server("gate", tools=[toolset])
+    async with asyncio.timeout(LIMIT), Client(server, mode="legacy", message_handler=note) as client:
+        assert await client.list_tools() == []
+        is_there.set()
+        while await told.get() != "notifications/tools/list_changed":
+            pass
+        assert [each.name for each in await client.list_tools()] == ["add"]
 
 
 @pytest.mark.parametrize("more", [{}, {"inputs": ["amount"]}, {"bound": {"customer": "C"}}])

@@ -324,6 +324,8 @@ class Supervisor:
     async def _open_once(self) -> Session:
         now = asyncio.get_running_loop().time
         started = now()
+        # Who watches a server that could not be reached has seen none of its lists.
+        is_first = not self.generation and self._attempted is None
         try:
             session = self._attempted = self._new_session()
             await session.open()
@@ -344,7 +346,7 @@ class Supervisor:
         )
         self.session = session
         self.base.sessions += 1
-        is_first, self.generation = not self.generation, session.generation
+        self.generation = session.generation
         if self.base is self:
             listener = self.listening.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
             session.listener_task = asyncio.create_task(listener.run(), context=_nobodys_context())
