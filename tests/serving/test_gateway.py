@@ -510,3 +510,16 @@ async def test_what_clients_may_set_of_a_tool_of_another_server_is_chosen(caplog
             await client.call_tool("pay", {"amount": "1", "note": "x"})
         await client.call_tool("pay", {"amount": "1"})
     assert upstream.calls == [("pay", {"amount": "1", "customer": "C"})]
+
+
+@rows(
+    ("options", "reason"),
+    ({"bound": {"custmer": "C"}}, "`bound` names 'custmer', which is not among the arguments of tool 'pay': customer."),
+    ({"outputs": ["receipt"]}, "`outputs` cannot be chosen for tool 'pay'"),
+)
+async def test_a_tool_of_another_server_is_not_served_with_options_that_would_be_passed_over(caplog, options, reason):
+    pay = definition("pay", {"type": "object", "properties": {"customer": {"type": "string"}}})
+    toolset = MCPToolset(ForeignServer(pay).info)
+    async with Client(create_mcp_server("gateway", tools=[toolset], options={"pay": options})) as client:
+        assert await client.list_tools() == []
+    assert reason in caplog.text

@@ -237,6 +237,8 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
         "`bound` names 'nme', which is not among the parameters of the function 'greet': name.",
     ),
     ("tools", [greet], {"greet": {"inputs": ["name"]}}, "`inputs` cannot be chosen for 'greet', which is a funct"),
+    ("tools", [greet], {"greet": {"outputs": ["x"]}}, "`outputs` cannot be chosen for tool 'greet', only for"),
+    ("tools", [GREET], {"greet": {"outputs": ["x"]}}, "`outputs` cannot be chosen for tool 'greet', only for"),
     ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
     ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
     ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),

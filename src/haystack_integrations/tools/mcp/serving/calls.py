@@ -465,6 +465,12 @@ class ServedTool(Tool):
         :raises ValueError: If clients cannot call it.
         """
         check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
+        if options.outputs is not None and kind == "tools":
+            msg = (
+                f"`outputs` cannot be chosen for tool '{name}', only for pipelines and agents. Serve a function that "
+                "returns less."
+            )
+            raise ValueError(msg)
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
         shown = without(_listable(options.name or name, parameters), options.bound)

@@ -148,13 +148,12 @@ def _check(parsed: FunctionTool, options: ServeOptions) -> None:
     """Refuse options that would be passed over, or make each call fail."""
     parameters = inspect.signature(parsed.fn).parameters
     check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
-    for name in ("inputs", "outputs"):
-        if getattr(options, name) is not None:
-            msg = (
-                f"`{name}` cannot be chosen for '{parsed.name}', which is a function. Give what clients are not to set "
-                "a value with `bound`, or serve another function that takes and returns less."
-            )
-            raise ValueError(msg)
+    if options.inputs is not None:
+        msg = (
+            f"`inputs` cannot be chosen for '{parsed.name}', which is a function. Give what clients are not to set "
+            "a value with `bound`, or serve another function that takes less."
+        )
+        raise ValueError(msg)
 
 
 def _declared(parsed: FunctionTool) -> ServeOptions:

@@ -52,7 +52,7 @@ from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, answer_of_user
 from haystack_integrations.tools.mcp.serving.changes import Listing
 from haystack_integrations.tools.mcp.serving.functions import chosen_parameters, needs_state
-from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there, check_known
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -76,6 +76,9 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     for name in (tool.inputs_from_state or {}).values():
         if name in required and name not in options.bound:
             raise needs_state(tool.name, name)
+    if tool._valid_inputs:
+        # With a typo, clients could set the argument.
+        check_known("bound", options.bound, tool._valid_inputs, f"the arguments of tool '{tool.name}'")
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         try:
