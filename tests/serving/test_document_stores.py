@@ -2,6 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+import asyncio
 import base64
 import json
 import threading
@@ -10,6 +11,7 @@ from typing import Any
 from unittest.mock import Mock
 from urllib.parse import quote
 
+import anyio
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
@@ -185,6 +187,15 @@ async def test_what_fails_in_a_store_stays_inside_and_a_slow_one_runs_into_its_t
                     await client.read_resource(uri)
                 assert "hunter2" not in str(caught.value)
         may_answer.set()
+
+
+async def test_the_timeout_holds_for_what_is_injected(store: CountingStore) -> None:
+    async def too_slow() -> None:
+        await asyncio.sleep(60)
+
+    async with client_of(store, ServeOptions(bound={"filters": Depends(too_slow)}, timeout=0.2)) as client:
+        with anyio.fail_after(30), pytest.raises(MCPError, match=r"Reading from 'kb' took longer than 0\.2 s"):
+            await client.read_resource("documents://kb")
 
 
 async def test_middleware_finds_the_error_of_a_slow_store_where_it_expects_those_of_resources(store: CountingStore):

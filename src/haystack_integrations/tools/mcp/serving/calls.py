@@ -677,8 +677,8 @@ class Reads:
         :param options: Its options.
         :param pool: The pool, unless the options have a limit of their own.
         """
-        self.bound: Bound = resolved(options.bound)
         self._what = what
+        self._bound = resolved(options.bound)
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)
 
@@ -691,10 +691,29 @@ class Reads:
         :returns: Its result.
         :raises UnansweredError: If it takes too long, or the server has too much to do.
         """
-        with anyio.move_on_after(self._timeout):
-            async with ServedCall(self._pool) as call:
-                result: Any = await call.in_thread(function, *args)
+        return await self._run(nullcontext({}), lambda _bound: function(*args))
+
+    async def run_bound(self, function: Callable[[dict[str, Any]], T]) -> T:
+        """
+        Run a blocking function in a thread, with what is bound.
+
+        :param function: The function.
+        :returns: What it returns.
+        :raises UnansweredError: If that takes too long, or the server has too much to do.
+        """
+        return await self._run(self._bound(), function)
+
+    async def _run(
+        self, binding: AbstractAsyncContextManager[dict[str, Any]], function: Callable[[dict[str, Any]], T]
+    ) -> T:
+        limit = asyncio.timeout(self._timeout)  # as for a tool
+        try:
+            async with limit, binding as bound, ServedCall(self._pool) as call:
+                result: Any = await call.in_thread(function, bound)
                 return await result if inspect.isawaitable(result) else result  # type: ignore[no-any-return]
+        except TimeoutError:
+            if not limit.expired():
+                raise
         msg = f"{self._what} took longer than {self._timeout} s"
         raise UnansweredError(msg)
 

@@ -147,13 +147,16 @@ class _ServedStore(Source):
         :param filters: The filters.
         :returns: The documents.
         """
-        async with self._places.bound() as bound:
+
+        def found(bound: dict[str, Any]) -> list[Document]:
             conditions = [each for each in (bound.get("filters"), filters) if each]
             combined = (
                 {"operator": "AND", "conditions": conditions} if len(conditions) > 1 else (conditions or [None])[0]
             )
-            found: list[Document] = await self._places.run(lambda: self._store.filter_documents(filters=combined))
-            return found
+            documents: list[Document] = self._store.filter_documents(filters=combined)
+            return documents
+
+        return await self._places.run_bound(found)
 
     def _uri_of(self, document_id: str) -> str:
         return f"{self._uri}/{quote(document_id, safe='', errors='surrogatepass')}"

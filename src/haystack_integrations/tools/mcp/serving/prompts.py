@@ -108,8 +108,7 @@ class ServedPrompt(Prompt):
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
             raise refused(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
-        async with self._places.bound() as bound:
-            outputs = await self._places.run(lambda: self._run(**values, **bound))
+        outputs = await self._places.run_bound(lambda bound: self._run(**values, **bound))
         prompt = outputs[_OUTPUT]
         messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt
         return PromptResult(
