@@ -118,6 +118,21 @@ def test_a_skill_whose_files_are_gone_takes_no_others_from_clients(caplog: pytes
     assert "Skill 'gone' is not served: No such file: gone/SKILL.md" in caplog.text
 
 
+def test_a_file_that_the_store_cannot_read_is_left_out_of_its_skill(caplog: pytest.LogCaptureFixture) -> None:
+    class Picky(Store):
+        def read_skill_file(self, name: str, path: str) -> Any:
+            if path == "font.ttf":
+                raise ValueError("not a readable asset")
+            return super().read_skill_file(name, path)
+
+    store = Picky(tidy="Tidies")
+    store.files["font.ttf"] = b""
+    with connection_to(store) as connection:
+        [skill] = connection.list_skills()
+        assert skill.paths == ["notes/usage.md"]
+    assert "'tidy/font.ttf' is not served: not a readable asset" in caplog.text
+
+
 def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
     options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
     store = Store(open="Open", secret="Secret")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import mimetypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -148,7 +148,7 @@ class SkillSource(Source):
 
     def _entry(self, skill: _StoredSkill) -> Any | None:
         try:
-            return skill.entry()
+            return skill.entry(self._warn_of)
         except Exception as error:  # of any kind, such as of a file that is gone: others can be described
             reasons = error.errors() if isinstance(error, ValidationError) else []
             self._warn_of(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
@@ -177,9 +177,9 @@ class _StoredSkill:
     def _uri(self, path: str) -> str:
         return f"skill://{quote(self.name)}/{quote(path)}"
 
-    def entry(self) -> Any:
+    def entry(self, warn_of: Callable[[str, str], None]) -> Any:
         """
-        Describe the skill with its files, all of which are read.
+        Describe the skill with its files, all of which are read. Those that the store cannot read are left out.
         """
         _, paths = self.store.load_skill(self.name)
         if len(paths) >= _MOST_FILES:
@@ -187,7 +187,13 @@ class _StoredSkill:
             raise ValueError(msg)
         resources, size = [], 0
         for path in (_MAIN_FILE, *paths):
-            content = self._content(path).content
+            try:
+                content = self._content(path).content
+            except ValueError as error:  # what Haystack's own store raises for other files than texts, images and PDFs
+                if path == _MAIN_FILE:
+                    raise
+                warn_of(f"{self.name}/{path}", str(error))
+                continue
             data = content.encode() if isinstance(content, str) else content
             size += len(data)
             if size > _MOST_BYTES:
