@@ -118,6 +118,15 @@ def test_a_skill_whose_files_are_gone_takes_no_others_from_clients(caplog: pytes
     assert "Skill 'gone' is not served: No such file: gone/SKILL.md" in caplog.text
 
 
+def test_a_file_is_found_by_the_name_that_its_instructions_give_it() -> None:
+    store = Store(tidy="Tidies")
+    store.files["two wörds.md"] = "Both of them."
+    with connection_to(store) as connection:
+        [skill] = connection.list_skills()
+        for path in ("two wörds.md", *skill.paths[1:]):
+            assert connection.read_skill_file(skill, path) == "Both of them."
+
+
 def test_a_file_that_the_store_cannot_read_is_left_out_of_its_skill(caplog: pytest.LogCaptureFixture) -> None:
     class Picky(Store):
         def read_skill_file(self, name: str, path: str) -> Any:

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import yaml
 from haystack.dataclasses import ByteStream, FileContent, ImageContent
@@ -152,9 +153,11 @@ def file_uri(skill: MCPSkill, path: str) -> str:
     :returns: Its URI.
     :raises MCPSkillError: If the skill has no such file.
     """
-    uri = _folder(skill.uri) + path
-    is_inside = not {"", ".", ".."} & set(path.split("/"))
-    if not is_inside or (skill.files is not None and uri not in [file.uri for file in skill.files]):
+    # Instructions name a file with blanks as it is; its URI has them percent-encoded.
+    uris = [_folder(skill.uri) + path, _folder(skill.uri) + quote(path)]
+    known = uris if skill.files is None else [file.uri for file in skill.files]
+    uri = next((each for each in uris if each in known), None)
+    if uri is None or {"", ".", ".."} & set(path.split("/")):
         choices = f"It has {', '.join(skill.paths)}." if skill.paths else "It has no others."
         msg = f"Skill '{skill.name}' has no file '{path}' beside its {_MAIN_FILE}. {choices}"
         raise MCPSkillError(msg, skill.uri)
