@@ -273,6 +273,14 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode):
             await client.call_tool("brew", {"drink": "tea"})
 
 
+async def test_an_answer_that_does_not_fit_is_told_and_one_for_a_page_may_have_contents(toolset, mode):
+    server = create_mcp_server("gate", tools=[toolset])
+    async with Client(server, mode=mode, elicitation_handler=User(size=["large"])) as client:
+        with pytest.raises(ToolError, match=r"answer of the user cannot be used: .* does not fit the form: size"):
+            await client.call_tool("brew", {"drink": "tea"})
+        assert (await client.call_tool("pay", {})).content[0].text == "accept"
+
+
 async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(toolset, monkeypatch):
     async def never(*_):
         await asyncio.sleep(LIMIT)

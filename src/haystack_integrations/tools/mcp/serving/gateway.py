@@ -127,6 +127,12 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
             return _result((await tool.continue_call_async(pending, answers, on_progress=tell)).raw)
         except MCPCallPendingError as error:
             pending = error.pending_call
+        except ValueError as error:
+            if pending is None:
+                raise
+            # What is wrong with an answer, without the answer itself.
+            msg = f"An answer of the user cannot be used: {error}"
+            raise ToolError(msg) from None
         if not pending.questions or context is None:
             msg = f"The server behind tool '{call.tool_name}' wants something that cannot be forwarded."
             raise ToolError(msg)
@@ -180,9 +186,8 @@ def _answer(response: Any) -> Any:
     if not isinstance(response, types.ElicitResult):
         msg = "Only answers of the user can be forwarded."
         raise ToolError(msg)
-    if response.action == "accept":
-        return response.content if response.content is not None else True
-    return False if response.action == "decline" else None
+    # Without contents, a form has its defaults.
+    return True if response.action == "accept" and response.content is None else response
 
 
 async def _ask(context: Context, question: Any) -> Any:
