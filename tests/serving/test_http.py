@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -356,6 +357,48 @@ def test_workers_share_what_clients_keep_and_finish_their_calls_whatever_ends_th
         process.wait_for("EVENT closed", count=2)
         assert process.process.wait(LIMIT) == (0 if number == signal.SIGTERM else -number)
         socket.create_server(("127.0.0.1", process.port)).close()
+
+
+TWO_MOUNTED = """
+import asyncio, contextlib, json, sys
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from haystack_integrations.tools.mcp.serving import create_mcp_server, http_app
+
+async def wait() -> str:
+    print("EVENT wait", file=sys.stderr, flush=True)
+    await asyncio.sleep(2)
+    return "waited"
+
+apps = [http_app(create_mcp_server(name, tools=[wait])) for name in ("busy", "idle")]
+
+@contextlib.asynccontextmanager
+async def lifespan(_):
+    async with contextlib.AsyncExitStack() as stack:
+        for app in apps:
+            await stack.enter_async_context(app.lifespan(app))
+        yield
+
+port = json.loads(sys.argv[1])["port"]
+print(f"Serving over HTTP on http://127.0.0.1:{port}/busy/mcp", file=sys.stderr, flush=True)
+routes = [Mount("/busy", apps[0]), Mount("/idle", apps[1])]
+uvicorn.run(Starlette(lifespan=lifespan, routes=routes), port=port)
+"""
+
+
+@on_one_major
+@NOT_ON_WINDOWS
+async def test_the_calls_of_one_of_two_servers_in_a_process_finish_though_the_other_has_none(tmp_path: Path) -> None:
+    script = tmp_path / "two_mounted.py"
+    script.write_text(TWO_MOUNTED)
+    with ServedOverHttp({"port": free_port()}, script=script) as process:
+        async with Client(process.url, mode="legacy") as client:
+            await client.list_tools()
+            calling = asyncio.create_task(client.call_tool("wait", {}))
+            await asyncio.to_thread(process.wait_for, "EVENT wait")
+            process.signal()
+            assert (await asyncio.wait_for(calling, LIMIT)).data == "waited"
 
 
 @on_one_major

@@ -82,6 +82,8 @@ _CLOSING_SHARE, _LONGEST_CLOSING = 0.2, 2.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # How long a signal may be overlooked, in seconds.
 _LOOK_AFTER = 0.5
+# The applications of this process whose calls may still run: the order to end event streams is for all of them.
+_with_calls: set[CallGuard] = set()
 
 
 class Stop:
@@ -254,17 +256,21 @@ def http_app(
         async def wind_down(time_for_calls: float) -> None:
             announcer.close()
             await guard.stop(time_for_calls)
-            AppStatus.should_exit = True
+            _with_calls.discard(guard)
+            AppStatus.should_exit = not _with_calls
 
         # It would cut event streams at the signal: most answers to calls are sent in one.
         AppStatus.enable_automatic_graceful_drain = False
+        _with_calls.add(guard)
         try:
             with Stop(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
-            AppStatus.enable_automatic_graceful_drain = True
-            AppStatus.should_exit = False
+            _with_calls.discard(guard)
+            if not _with_calls:
+                AppStatus.enable_automatic_graceful_drain = True
+                AppStatus.should_exit = False
 
     app.router.lifespan_context = stoppable
     return app
