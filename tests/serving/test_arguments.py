@@ -140,6 +140,14 @@ async def test_an_argument_that_another_one_needs_may_be_bound():
         assert (await client.call_tool("show", {"a": 1})).structured_content == {"a": 1, "b": 2}
 
 
+async def test_an_argument_that_another_one_needs_is_needed_although_a_third_is_bound():
+    schema = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "dependentRequired": {"a": ["b"]}}
+    tool = (Tool("show", "Shows.", schema, show), ServeOptions(bound={"c": 3}))
+    async with Client(create_mcp_server("s", tools=[tool])) as client:
+        with pytest.raises(ToolError, match="'b'"):
+            await client.call_tool("show", {"a": 1})
+
+
 COUNTED = {"properties": {"count": {"type": "integer"}}}
 
 

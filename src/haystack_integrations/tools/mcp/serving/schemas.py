@@ -486,8 +486,8 @@ _NAMING: Final = frozenset(
         *("$ref", "$dynamicRef", "patternProperties", "propertyNames", "unevaluatedProperties"),
     }
 )
-# What a schema says of the presence of several arguments, one of which clients may not set.
-_OF_SEVERAL: Final = ("dependentRequired", "dependentSchemas", "minProperties")
+# What a schema says of the presence of several arguments, by their names.
+_DEPENDENT: Final = ("dependentRequired", "dependentSchemas")
 # How many reasons a client is told, and how much of each: it may have made up a name.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
 # How much that is wrong is looked for: finding 500,000 wrong items takes minutes.
@@ -660,12 +660,15 @@ def without(parameters: _Schema, names: Collection[str]) -> _Schema:
 
     :param parameters: JSON schema of the arguments.
     :param names: The names of the arguments.
-    :returns: JSON schema of the others, without what it says of the presence of several.
+    :returns: JSON schema of the others, without what it says of the presence of several, of which these are some.
     """
     properties = parameters.get("properties", {})
     if not names or not any(name in properties for name in names):
         return parameters
-    left = {key: each for key, each in parameters.items() if key not in _OF_SEVERAL}
+    left = {key: each for key, each in parameters.items() if key != "minProperties"}
+    for key in _DEPENDENT:
+        if any(repr(name) in repr(left.get(key)) for name in names):
+            del left[key]
     left["properties"] = {name: each for name, each in properties.items() if name not in names}
     if "required" in parameters:
         left["required"] = [name for name in parameters["required"] if name not in names]
