@@ -7,13 +7,20 @@ HTTP error responses as servers send them: what each says about the request and 
 sent again, because the tool cannot have run.
 """
 
+import logging
+import re
 from contextlib import nullcontext
 from typing import Any
 
 import httpx2
 import pytest
 
-from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError
+from haystack_integrations.tools.mcp import (
+    MCPConnection,
+    MCPConnectionError,
+    MCPInvocationError,
+    StreamableHttpServerInfo,
+)
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, RefusedError
 from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, judge
@@ -79,11 +86,26 @@ class TestFates:
         _, exchange = judged(answer(401, error("who are you?", id=None)), session=False)
         denied = failure(exchange)
         assert isinstance(denied, RefusedError) and denied.is_final
-        assert denied.reason == "the server answered with HTTP 401 Unauthorized: who are you?"
+        assert (denied.reason, denied.said) == ("the server answered with HTTP 401 Unauthorized", "who are you?")
         _, exchange = judged(answer(401, ""))
-        assert failure(exchange).reason.endswith(
-            ": the token or the headers of this call are missing, wrong or expired"
-        )
+        assert failure(exchange).said == "the token or the headers of this call are missing, wrong or expired"
+
+    @rows(
+        ("body", "said"),
+        ({"message": "You need the scope mail.read"}, "You need the scope mail.read"),
+        ({"error": {"message": "Your plan has expired", "code": 7}}, "Your plan has expired"),
+        ({"detail": "Missing tenant"}, '{"detail":"Missing tenant"}'),
+        ("upstream unavailable", "upstream unavailable"),
+        ("Forbidden", ""),
+        ("x" * 300, f"{'x' * 200}..."),
+        ("", ""),
+    )
+    async def test_what_the_body_says_is_kept_apart_from_the_reason(self, body: Any, said: str) -> None:
+        _, exchange = judged(answer(403, body))
+        denied = failure(exchange)
+        assert (denied.reason, denied.said) == ("the server answered with HTTP 403 Forbidden", said)
+        _, exchange = judged(httpx2.Response(502, html="<html>Bad Gateway</html>"))
+        assert failure(exchange).said == ""
 
     @rows(
         ("location", "reason"),
@@ -246,6 +268,38 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str
             with pytest.raises(MCPInvocationError, match=text):
                 connection.call_tool("pay")
     assert server.sessions == 1
+
+
+@pytest.mark.parametrize("status", [400, 403, 500])
+def test_whoever_is_refused_sees_what_the_server_says_and_others_do_not(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    said = "the account A-4711 is blocked"
+    server = HandshakeServer(lambda *_: httpx2.Response(status, json={"message": said}))
+    with MCPConnection(server.info(base_delay=0.01)) as connection:
+        for _ in range(5):
+            with pytest.raises(MCPInvocationError, match=rf"HTTP {status} [^:]+: {said}\. The tool ") as failure:
+                connection.call_tool("pay")
+        if status != 403:  # the server is left alone
+            with pytest.raises(MCPInvocationError, match=f"The last one: .*HTTP {status}") as failure:
+                connection.call_tool("pay")
+            assert "A-4711" not in str(failure.value)
+    assert "A-4711" not in caplog.text
+
+
+@rows(
+    ("refusal", "said"),
+    (httpx2.Response(400, json=rpc_error("No tenant was named")), "HTTP 400 Bad Request: No tenant was named."),
+    (httpx2.Response(404, json=rpc_error("No server foo")), "HTTP 404 Not Found: No server foo."),
+    (httpx2.Response(500, json=rpc_error("The disk is full")), "HTTP 500 Internal Server Error: The disk is full."),
+    (httpx2.Response(403, json={"message": "MCP is off for acme"}), "HTTP 403 Forbidden: MCP is off for acme."),
+)
+def test_a_failed_connect_says_what_the_server_says(refusal: httpx2.Response, said: str) -> None:
+    transport = httpx2.MockTransport(lambda _: refusal)
+    info = StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport)
+    with pytest.raises(MCPConnectionError, match=re.escape(f": it answered with {said}")):
+        MCPConnection(info).open()
 
 
 @rows(

@@ -327,7 +327,7 @@ class ToolCall:
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
             server=supervisor.description,
-            reason=str(error),
+            reason=getattr(error, "reason", None) or str(error),
         )
         return pause
 

@@ -53,6 +53,8 @@ class RequestError(Exception):
 
     # What has become of the request.
     fate: ClassVar[Fate]
+    # What the body of an HTTP error says. It may quote the request, so it is for whoever made that.
+    said: str = ""
 
     def __init__(self, reason: str, *, status: str | None = None) -> None:
         """

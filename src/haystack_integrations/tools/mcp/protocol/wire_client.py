@@ -87,6 +87,13 @@ def client_info() -> dict[str, Any]:
     return {"name": "mcp-haystack", "version": version}
 
 
+def _with_words(reason: str, error: RequestError) -> str:
+    """
+    Add what the server says to the reason of a failure.
+    """
+    return f"{reason}: {error.said}" if error.said else reason
+
+
 class WireClient(MCPClient):
     """
     A client with a transport of its own.
@@ -238,9 +245,12 @@ class WireClient(MCPClient):
                 logger.debug("{server} did not take the level of its logs: {kind}", server=self._describe(), kind=kind)
 
     async def _connect_error(self, error: Exception) -> MCPConnectionError:
-        if isinstance(error, RequestError):
+        status = None
+        if isinstance(error, RequestError) and error.status is not None:
             self._connect_status = error.status
-        status = f"it answered with HTTP {self._connect_status}" if self._connect_status else None
+            status = f"it answered with HTTP {error.status}"
+            if error.said and not error.status.startswith("401"):  # of which the advice says more
+                status = f"{status}: {error.said}"
         reason = error.reason if isinstance(error, RequestError) else None
         what = status or self.life.loss or reason
         if not what and isinstance(error, RefusedError | LostError):
@@ -428,7 +438,7 @@ class WireClient(MCPClient):
             return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
         is_answered = True
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
-            text = await self._reason(error)
+            text = _with_words(await self._reason(error), error)
             is_interrupted = error.status is None or not self.life.is_open
             is_answered = False
         else:
@@ -524,13 +534,16 @@ class WireClient(MCPClient):
             if isinstance(error, LostError) or error.status is None or not self.life.is_open:
                 unanswered: CallDidNotRunError | MCPOutcomeUnknownError
                 if isinstance(error, RefusedError):
-                    unanswered = CallDidNotRunError(reason, denied=error.is_final or error.is_unauthorized)
+                    denied = error.is_final or error.is_unauthorized
+                    unanswered = CallDidNotRunError(_with_words(reason, error), denied=denied)
                 else:
-                    unanswered = outcome_unknown(reason, tool_name, tool_args)
+                    unanswered = outcome_unknown(_with_words(reason, error), tool_name, tool_args)
+                    unanswered.reason = reason
                 unanswered.lost_because = None if self.life.is_open else reason
                 unanswered.__cause__ = error
                 return unanswered
-            text, outcome = f"{with_full_stop(reason)} The tool did not run.", "did_not_run"
+            text = f"{with_full_stop(_with_words(reason, error))} The tool did not run."
+            outcome = "did_not_run"
         elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
             if (advice := self._server_requests.advice(wanted, code, data)) is not None:

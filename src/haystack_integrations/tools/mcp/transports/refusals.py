@@ -19,8 +19,15 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
+from haystack_integrations.tools.mcp.convert.tool_schemas import shortened
 from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_throttle, read_messages
-from haystack_integrations.tools.mcp.protocol.request_errors import NoAnswerError, ProtocolError, RefusedError
+from haystack_integrations.tools.mcp.protocol.request_errors import (
+    LostError,
+    NoAnswerError,
+    ProtocolError,
+    RefusedError,
+    RequestError,
+)
 
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
@@ -180,16 +187,20 @@ def _settle_refused(response: httpx2.Response, said: _Said, exchange: Exchange) 
     status, code = status_of(response), response.status_code
     error = said.error if media_type(response).startswith("application/json") else None
     reason = f"the server answered with HTTP {status}"
+    failure: RequestError
     if error is not None and (said.is_answer or code not in _DID_NOT_RUN):
-        exchange.settle(ProtocolError(error["code"], error["message"], error.get("data"), status=status))
+        failure = ProtocolError(error["code"], error["message"], error.get("data"), status=status)
     elif code in _DID_NOT_RUN:
-        if error is not None:
-            reason += f": {error['message']}"
-        elif code == httpx2.codes.UNAUTHORIZED:
-            reason += ": the token or the headers of this call are missing, wrong or expired"
-        exchange.settle(RefusedError(reason, status=status, is_final=True))
+        failure = RefusedError(reason, status=status, is_final=True)
     else:
-        exchange.lose(reason, status=status)
+        failure = LostError(reason, status=status)
+    if error is not None:
+        failure.said = error["message"]
+    elif code == httpx2.codes.UNAUTHORIZED:
+        failure.said = "the token or the headers of this call are missing, wrong or expired"
+    elif said.message not in status and media_type(response).endswith(("json", "plain")):
+        failure.said = shortened(said.message)
+    exchange.settle(failure)
 
 
 def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str | None:
