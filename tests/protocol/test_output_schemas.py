@@ -140,13 +140,13 @@ def test_a_violation_is_an_error_that_quotes_nothing_wherever_it_is_found(monkey
     monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", seconds_in_loop)
     server = server_with(INTEGER, {"x": "a secret"})
     with MCPConnection(server.info) as connection:
-        with pytest.raises(MCPInvocationError, match=r"output schema \(at \$\.x: 'type' is violated\)") as failure:
+        with pytest.raises(MCPInvocationError, match=r"at \$\.x: 'type' is violated\)\. The tool has run") as failure:
             connection.call_tool("search")
         assert "secret" not in str(failure.value)
         server.answer = text_result("found", structured_content={"x": 1})
         assert text(connection.call_tool("search")) == "found"
         server.answer = text_result("found")
-        with pytest.raises(MCPInvocationError, match="did not return structured content"):
+        with pytest.raises(MCPInvocationError, match=r"structured content\. The tool has run"):
             connection.call_tool("search")
 
 

@@ -44,6 +44,9 @@ _INBOUND: Final = "mcp.shared.inbound"
 _SECONDS_IN_LOOP: Final = 0.01
 _SECONDS_IN_THREAD: Final = 1.0
 
+# A model that takes an invalid result for a tool that did not run calls the tool again.
+_HAS_RUN: Final = ". The tool has run"
+
 
 # Output schemas
 #
@@ -265,7 +268,7 @@ class ListedTools:
             return
         value = result.structured_content
         if value is None and "structured_content" not in result.model_fields_set:
-            msg = f"Tool {tool_name} has an output schema but did not return structured content"
+            msg = f"Tool {tool_name} has an output schema but did not return structured content{_HAS_RUN}"
             raise InvalidResultError(msg)
         verdict = schema.validate(value, _SECONDS_IN_LOOP)
         if verdict.cut_off:
@@ -279,7 +282,7 @@ class ListedTools:
                 # A caller who gives up does not end the thread, which ends by itself.
                 verdict = await asyncio.shield(running)
         if verdict.violation is not None:
-            raise InvalidResultError(verdict.violation)
+            raise InvalidResultError(verdict.violation + _HAS_RUN)
         takes_long = f"that takes longer than {_SECONDS_IN_THREAD:g} s" if verdict.cut_off else None
         if (reason := takes_long or verdict.unusable) is not None:
             self._give_up(tool_name, schema, reason)
