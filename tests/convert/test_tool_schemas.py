@@ -13,7 +13,8 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import map_strings, no
 from tests.support.rows import rows
 
 A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}
-NULLABLE = {"type": ["string", "null"]}
+OBJECT, NULL = {"type": "object"}, {"type": "null"}
+NULLABLE = {"anyOf": [A, NULL]}
 # A pattern that Python cannot compile.
 ODD = r"^\p{L}+$"
 
@@ -32,8 +33,8 @@ class TestForeignSchemas:
             "type": "object",
             "title": "T",
             "properties": {
-                "a": {"type": ["string", "null"], "pattern": "^a", "minLength": 1, "format": "date", "default": None},
-                "b": {"type": "array", "prefixItems": [{"const": 1}], "items": False, "uniqueItems": True},
+                "a": {"type": "string", "pattern": "^a", "minLength": 1, "format": "date", "default": None},
+                "b": {"type": "array", "prefixItems": [{"enum": [1]}], "items": False, "uniqueItems": True},
                 "c": {"anyOf": [{"$ref": "#/$defs/X"}, {}], "examples": [1, {"x": []}], "deprecated": True},
                 "d": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 7, "multipleOf": 0.5},
                 "e": {"nullable": True, "x-vendor": {"deep": [1, {"pattern": ODD}]}, "enum": ["a", None, {}]},
@@ -69,7 +70,10 @@ class TestForeignSchemas:
         ({"enum": ["a", "b", "a", 1, True, 1]}, {"enum": ["a", "b", 1, True]}),
         ({"enum": []}, {}),
         ({"properties": {"value": True}, "items": True}, {"properties": {"value": {}}, "items": {}}),
-        ({"type": ["null", "array"], "items": [A]}, {"type": ["null", "array"], "prefixItems": [A], "items": {}}),
+        (
+            {"type": ["null", "array"], "items": [A]},
+            {"anyOf": [NULL, {"type": "array", "prefixItems": [A], "items": {}}]},
+        ),
         ({"type": "Int", "items": {"type": ["str", "NULL", "null"]}}, {"type": "integer", "items": NULLABLE}),
         ({"type": "list"}, {"type": "array", "items": {}}),
         ({"type": None, "properties": None, "required": None, "description": None}, {}),
@@ -77,13 +81,33 @@ class TestForeignSchemas:
         *[({"type": "string", "pattern": pattern}, A) for pattern in (ODD, "(?<y>x)", "(" * 5000)],
         ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
         ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
-        ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"const": "x"}}),
+        ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"enum": ["x"]}}),
         # Properties that are called like keywords.
         ({"properties": {"items": B, "required": {}}}, {"properties": {"items": B, "required": {}}}),
     )
     def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
         assert normalize_property(old) == new
         assert_accepted_by_haystack(normalize_parameters({"properties": {"p": old}}))
+
+    @rows(
+        ("given", "common"),
+        # As chrome-devtools-mcp, mcp-server-fetch, sequential-thinking, Notion and Playwright have them.
+        ({"type": "integer", "exclusiveMinimum": 0}, {"type": "integer", "minimum": 1}),
+        ({"type": "integer", "exclusiveMaximum": 9.5}, {"type": "integer", "maximum": 9}),
+        ({"type": ["boolean", "string"], "title": "T"}, {"anyOf": [{"type": "boolean"}, A], "title": "T"}),
+        ({"type": ["string", "null"], "enum": ["a", None]}, {"anyOf": [{**A, "enum": ["a"]}, NULL]}),
+        ({"type": ["object", "null"], "properties": {"a": A}}, {"anyOf": [{**OBJECT, "properties": {"a": A}}, NULL]}),
+        ({"type": ["string"]}, {"anyOf": [A]}),
+        ({"oneOf": [A, {"const": 1}]}, {"anyOf": [A, {"enum": [1]}]}),
+        ({**OBJECT, "propertyNames": A, "additionalProperties": A}, {**OBJECT, "additionalProperties": A}),
+        # Others would lose something.
+        ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "exclusiveMinimum": 0}),
+        ({"type": ["array", "string"], "items": A}, {"type": ["array", "string"], "items": A}),
+        ({**OBJECT, "propertyNames": {"pattern": "^x"}}, {**OBJECT, "propertyNames": {"pattern": "^x"}}),
+    )
+    def test_keywords_that_gemini_does_not_have_are_replaced(self, given, common):
+        assert normalize_property(given) == common
+        assert_accepted_by_haystack(normalize_parameters({"properties": {"p": given}}))
 
 
 BY_KIND = [

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
+from haystack_integrations.tools.mcp.convert.arguments import types_of
+
 if TYPE_CHECKING:
     from haystack.tools.tool import Tool
 
@@ -244,12 +246,12 @@ def html_parameters(tool: Tool, caption: str) -> str:
     :param caption: Text above the table; the description comes after it.
     :returns: HTML.
     """
-    required = tool.parameters.get("required", ())
+    required, any_type = tool.parameters.get("required", ()), types_of({}, {})
     rows = []
     for name, schema in tool.parameters.get("properties", {}).items():
         described = schema if isinstance(schema, dict) else {}
-        kind = described.get("type", "")
-        kind = " | ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+        kinds = types_of(schema, tool.parameters)
+        kind = "" if kinds == any_type else " | ".join(sorted(kinds, key=lambda each: (each == "null", each)))
         rows.append((name, kind, "yes" if name in required else "no", str(described.get("description", ""))))
     return html_rows(("parameter", "type", "required", "description"), rows, f"{caption}: {tool.description}")
 

@@ -14,6 +14,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from math import ceil, floor
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
 from urllib.parse import unquote
 
@@ -309,6 +310,8 @@ class _Conversion:
             result["enum"] = [*{json.dumps(value, sort_keys=True): value for value in result["enum"]}.values()]
             if not result["enum"]:
                 del result["enum"]
+        if path:
+            _use_common_keywords(result)
         return result
 
     def _point(self, holder: Schema) -> None:
@@ -457,6 +460,40 @@ def _modern(node: Schema) -> Schema:
     if flagged and isinstance(required, list):
         out["required"] = [*required, *flagged]
     return out
+
+
+def _use_common_keywords(schema: Schema) -> None:
+    """
+    Replace keywords that Gemini does not have. Haystack's generator for it refuses all tools if one has any.
+
+    :param schema: A converted schema, which is changed. It accepts the same afterwards, or more.
+    """
+    if "const" in schema:
+        schema["enum"] = [schema.pop("const")]
+    if "oneOf" in schema and "anyOf" not in schema:
+        schema["anyOf"] = schema.pop("oneOf")
+    if schema.get("propertyNames") in ({}, {"type": "string"}):  # as all names are
+        del schema["propertyNames"]
+    if schema.get("type") == "integer":
+        if "exclusiveMinimum" in schema and "minimum" not in schema:
+            schema["minimum"] = floor(schema.pop("exclusiveMinimum")) + 1
+        if "exclusiveMaximum" in schema and "maximum" not in schema:
+            schema["maximum"] = ceil(schema.pop("exclusiveMaximum")) - 1
+    types = schema.get("type")
+    if not isinstance(types, list) or "anyOf" in schema:
+        return
+    kinds = [kind for kind in types if kind != "null"]
+    alternatives = [{"type": kind} for kind in types]
+    if len(kinds) == 1:
+        only = {key: schema.pop(key) for key in [*schema] if key not in _ANNOTATIONS and key != "default"}
+        only["type"] = kinds[0]
+        if enum := [value for value in only.pop("enum", ()) if value is not None]:
+            only["enum"] = enum
+        alternatives[types.index(kinds[0])] = only
+    elif not {"array", "object"}.isdisjoint(kinds):
+        return  # the keywords for these would have to go with them
+    schema.pop("type", None)
+    schema["anyOf"] = alternatives
 
 
 def _is_kept(key: str, value: Any, place: Path) -> bool:
