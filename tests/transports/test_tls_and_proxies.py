@@ -211,6 +211,18 @@ async def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: 
         assert proxy.requests == [] and "wr0ng" not in said
 
 
+@rows(
+    ("proxy", "said"),
+    ("socks://127.0.0.1:9/", "the proxy that the environment names cannot be used: `proxy` must be a URL like "),
+    ("http://127.0.0.1:9", "nothing listens at mcp.test:80 (through the proxy 127.0.0.1)."),
+    ("127.0.0.1:9", "nothing listens at mcp.test:80 (through the proxy 127.0.0.1)."),
+)
+def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(proxy: str, said: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("http_proxy", proxy)
+        assert said in failure(StreamableHttpServerInfo("http://mcp.test/mcp"))
+
+
 def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(http_server: Any) -> None:
     transports_made.clear()
     server = http_server()

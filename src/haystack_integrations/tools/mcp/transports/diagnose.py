@@ -12,17 +12,19 @@ requests, through the same proxy and with the same TLS options as the connection
 import re
 import socket
 import ssl
+import urllib.request
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
+from urllib.parse import urlsplit
 
 import anyio
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import causes
 from haystack_integrations.tools.mcp.redaction import redact_text
-from haystack_integrations.tools.mcp.transports.http_route import Route, open_client
+from haystack_integrations.tools.mcp.transports.http_route import Route, environment_proxy, open_client
 from haystack_integrations.tools.mcp.transports.refusals import (
     is_event_stream,
     media_type,
@@ -207,8 +209,12 @@ class Diagnosis:
     def _place(self) -> str:
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
         place = f"{host}:{self._url.port or {'http': 80, 'https': 443}[self._url.scheme]}"
-        if self.route.proxy is not None:
-            return f"{place} (through the proxy {self.route.proxy.url.host})"
+        named = self.route.proxy and str(self.route.proxy.url)
+        if named is None and self.route.transport is None:
+            named = environment_proxy(self._url, urllib.request.getproxies())
+        with suppress(ValueError):
+            if named:
+                return f"{place} (through the proxy {urlsplit(named).hostname})"
         return place
 
     def _shown(self, text: str) -> str:

@@ -243,13 +243,18 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
         proxy = environment_proxy(request.url, self._proxies)
         transport = self._transports.get(proxy)
         if transport is None:
-            if proxy:
-                through = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-                transport = PinnedTransport(proxy=through, **self._arguments)
-            else:
-                transport = self._direct(**self._arguments)
-            self._transports[proxy] = transport
+            transport = self._transports[proxy] = self._open(proxy)
         return await transport.handle_async_request(request)
+
+    def _open(self, proxy: str | None) -> httpx2.AsyncBaseTransport:
+        if not proxy:
+            return self._direct(**self._arguments)
+        try:
+            check_proxy_url(proxy)
+            return PinnedTransport(proxy=httpx2.Proxy(proxy), **self._arguments)
+        except (ValueError, ImportError) as error:  # such as GNOME's `socks://`, or a missing package for SOCKS
+            msg = f"the proxy that the environment names cannot be used: {error}"
+            raise httpx2.ConnectError(msg) from error
 
     async def aclose(self) -> None:
         for transport in self._transports.values():
@@ -262,7 +267,7 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
 
     :param url: The URL.
     :param proxies: What `urllib.request.getproxies` returned.
-    :returns: The proxy; None if there is none, or if `NO_PROXY` names the host or a network.
+    :returns: Its URL; None if there is none, or if `NO_PROXY` names the host or a network.
     """
     for entry in proxies.get("no", "").split(","):
         with suppress(ValueError):  # a domain is no network
@@ -270,7 +275,8 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
                 return None
     if urllib.request.proxy_bypass_environment(url.netloc.decode(), proxies):  # type: ignore[attr-defined]
         return None
-    return proxies.get(url.scheme) or proxies.get("all")
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _tcp_keepalive() -> list[tuple[int, int, int]]:
