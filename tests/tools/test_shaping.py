@@ -100,7 +100,7 @@ class TestWhichTools:
         with MCPToolset(server.info, tool_selection=ToolSelection(exclude_tools=["none"])):
             pass
         told = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
-        assert len(told) == 4
+        assert len(told) == 5
         assert all(text.isprintable() for text in told)
 
     def test_tools_that_are_not_for_a_model_stay_out_but_your_own_code_may_call_them(self, caplog):

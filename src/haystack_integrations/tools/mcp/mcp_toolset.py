@@ -537,7 +537,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
             if definition.name in by_name and not self._generation:  # said once, not after each reconnect
-                logger.warning("The server lists tool '{tool}' twice; the first one is used", tool=definition.name)
+                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
             by_name.setdefault(definition.name, definition)
         listed = list(by_name)
         if self.tool_names is not None:
