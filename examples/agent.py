@@ -33,14 +33,14 @@ def ask(generator: Any, toolset: MCPToolset, messages: list[ChatMessage]) -> lis
 
 async def ask_without_blocking(generator: Any, toolset: MCPToolset, messages: list[ChatMessage]) -> list[ChatMessage]:
     """
-    Run an Agent in an event loop. On Haystack 3 its tools run there, too, instead of in threads.
+    Run an Agent in an event loop. On Haystack 3 its tools also run there, instead of in threads.
 
     :param generator: The chat generator.
     :param toolset: The tools.
     :param messages: The question.
     :returns: The conversation.
     """
-    # On Haystack 2 the Agent would block the event loop while it warms up its tools. Now they are warm.
+    # On Haystack 2 the Agent would otherwise block the event loop while it warms up its tools.
     await toolset.warm_up_async()
     result = await Agent(chat_generator=generator, tools=toolset).run_async(messages=messages)
     return result["messages"]

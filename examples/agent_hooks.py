@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Hooks of an Agent (Haystack 3): a budget of turns, and questions about what is not read-only.
+Hooks of an Agent (Haystack 3): a budget of turns, and confirmation of calls that are not read-only.
 """
 
 import sys
@@ -47,7 +47,7 @@ class Agrees:
 def main() -> None:
     info = InProcessServerInfo(server)
     with MCPToolset(info) as toolset:
-        # The server is trusted, so `count`, which it calls read-only, is not asked for.
+        # The server is trusted, so `count`, which it calls read-only, needs no confirmation.
         confirmation = hooks.MCPConfirmationHook(Agrees(), trusted=[info])
         agent = Agent(
             chat_generator=chat_generator(

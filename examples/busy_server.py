@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is spared: few calls at a time, and none for a while after it failed again and again (Haystack 2 and 3).
+Limiting the load of a server: few calls at a time, and a pause after it failed again and again (Haystack 2 and 3).
 """
 
 import sys

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An agent is recorded once, and played without its server and its model, as a test does it with `mcp_cassette`.
+An agent is recorded once, and replayed without its server and its model, as in a test with `mcp_cassette`.
 """
 
 import tempfile

@@ -5,8 +5,8 @@
 """
 A server that gets new tools while an Agent runs (Haystack 2 and 3).
 
-The first run calls `install`, which gives the server another tool. That run goes on with the tools that it began with;
-the second run has the new one.
+The first run calls `install`, which adds a tool to the server. That run keeps the tools that it began with; the second
+run has the new tool.
 """
 
 import threading

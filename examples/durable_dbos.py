@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A run of an Agent in a workflow of DBOS, which begins it again where a process was killed: nothing is paid twice.
+A run of an Agent in a DBOS workflow. DBOS restarts the workflow after its process was killed, and nothing is paid twice.
 
-DBOS knows which workflows did not end, and calls them again; the journal knows what was done in them. The workflow has
-no steps of DBOS around the Agent, because DBOS repeats a step that was running.
+DBOS knows which workflows did not end, and calls them again; the journal knows what was done in them. The Agent is not
+inside a DBOS step, because DBOS repeats a step that was running.
 """
 
 import os

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A run that is killed in the middle of a payment, and that another process finishes: nothing is paid twice.
+A run that is killed in the middle of a payment. Another process finishes it, and nothing is paid twice.
 """
 
 import os

@@ -5,8 +5,8 @@
 """
 A server that asks its client for something in the middle of a call (Haystack 2 and 3).
 
-`book` asks the user for the number of nights; here a function answers, in a real application a form does. `praise` asks
-for a model's reply, within limits.
+`book` asks the user for the number of nights. Here a function answers; a real application would show a form. `praise`
+asks for a model's reply, within limits.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from haystack_integrations.tools.mcp import InProcessServerInfo, MCPHandlers, MC
 @component
 class Poet:
     """
-    Stands for any chat generator of Haystack.
+    A stand-in for any Haystack chat generator.
     """
 
     @component.output_types(replies=list[ChatMessage])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A tool that returns an image. By default the model sees a note in the text, with `result_format="content"` the image.
+A tool that returns an image. By default the model sees a note in the text; with `result_format="content"`, the image.
 
 Not every chat generator accepts images in tool results: OpenAIChatGenerator does not, so this example uses
 OpenAIResponsesChatGenerator when `OPENAI_API_KEY` is set.

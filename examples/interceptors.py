@@ -5,7 +5,7 @@
 """
 Interceptors: functions that wrap each call of a server's tools, here for an Agent (Haystack 2 and 3).
 
-`audit` says what is called, `polite` refuses some calls with a reason that the model sees, and `cached` answers repeated
+`audit` prints each call, `polite` refuses some calls with a reason that the model sees, and `cached` answers repeated
 calls without the server.
 """
 

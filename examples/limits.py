@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What an Agent may do with tools: a budget of calls, and questions to a person (Haystack 2 and 3).
+Limits for an Agent's tools: a budget of calls, and confirmation by a person (Haystack 2 and 3).
 
 The person here is a function that declines divisions. Haystack's own SimpleConsoleUI asks in the terminal.
 """

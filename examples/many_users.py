@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One tool for many users at the same time: each call says on behalf of whom it is made. The tool is shaped for the model.
+One tool for many users at the same time: each call is made on behalf of one user. The tool is shaped for the model.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def write(context: Context, text: str, day: str) -> str:
 
 
 async def main() -> None:
-    # The model sees `note(text)`; the day is none of its business.
+    # The model sees `note(text)`, without the day.
     toolset = MCPToolset(
         InProcessServerInfo(server),
         tool_overrides={
@@ -35,7 +35,7 @@ async def main() -> None:
     print(f"{note.name}: {note.description} It takes {', '.join(note.parameters['properties'])}.")
 
     async def speak(name: str) -> str:
-        # Another user's block, in another task, is not seen here. `user=name` gives each a login and a session.
+        # Blocks of other users, in other tasks, have no effect here. `user=name` gives each user a login and a session.
         with mcp_request_context(user=name, meta={"name": name}):
             return (await note.call_async(text=f"a day of {name}")).value
 

@@ -5,7 +5,7 @@
 """
 A server that is protected by OAuth (Haystack 2 and 3).
 
-By default a browser opens. Here a function takes its place, so that the example runs by itself.
+By default a browser opens. Here a function replaces it, so that the example runs by itself.
 """
 
 import tempfile

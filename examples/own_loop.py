@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A loop of one's own around a chat generator, with the tools and limits of a registry (Haystack 2 and 3).
+Your own loop around a chat generator, with the tools and limits of a registry (Haystack 2 and 3).
 
 `registry.generate` is such a loop. `MCPToolRunner` runs one tool as a component, without a model.
 """
@@ -21,9 +21,9 @@ CONFIGURATION = {
 
 
 def main() -> None:
-    # As from a file: MCPRegistry.from_config("mcp.json").
+    # To load it from a file, use MCPRegistry.from_config("mcp.json").
     configured = MCPRegistry.from_config(CONFIGURATION)
-    # In process here, so that the example needs no process.
+    # The server runs in this process, so that the example need not start one.
     registry = MCPRegistry({"shop": InProcessServerInfo("servers.shop:server")}, [configured.tool_config("prices")])
     mcp = registry.get_mcp("prices")
     generator = chat_generator([ToolCall("search", {"text": "chair"})], [ToolCall("search", {"text": "desk"})])

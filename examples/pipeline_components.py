@@ -27,7 +27,7 @@ NOTES = InProcessServerInfo("servers.notes:server")
 
 def index(store: InMemoryDocumentStore) -> Pipeline:
     """
-    Make a pipeline that writes all notes to a document store, in pieces.
+    Make a pipeline that splits all notes and writes them to a document store.
 
     :param store: The document store.
     :returns: The pipeline.
@@ -43,7 +43,7 @@ def index(store: InMemoryDocumentStore) -> Pipeline:
 
 def conversation() -> Pipeline:
     """
-    Make a pipeline that begins with a prompt of the server, and in which a model calls tools until it can answer.
+    Make a pipeline that starts with a prompt of the server, and in which a model calls tools until it can answer.
 
     :returns: The pipeline.
     """

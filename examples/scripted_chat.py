@@ -54,7 +54,8 @@ class ScriptedChatGenerator:
         return {"replies": [self._reply(messages, tools)]}
 
     def _reply(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:
-        # By the ids of the calls: Haystack makes two messages of a turn in which a person declines one of two calls.
+        # Turns are counted by the ids of the calls, because Haystack makes two messages of a turn in which a person
+        # declines one of two calls.
         turn = len({(call.id or "").rpartition("_")[0] for message in messages for call in message.tool_calls})
         if turn >= len(self.script):
             results = [describe(result.result) for message in messages for result in message.tool_call_results]

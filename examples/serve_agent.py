@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An Agent as a tool of an MCP server, which has the client approve what costs money (Haystack 2 and 3).
+An Agent as a tool of an MCP server, which asks the client to approve orders (Haystack 2 and 3).
 
 Without arguments, a client in this process gives it a task. With `--stdio`, it serves an MCP client such as Claude
 Desktop:
@@ -54,7 +54,7 @@ def with_approval() -> dict:
     return {"hooks": {"before_tool": [ConfirmationHook(strategies)]}}
 
 
-# What the model does, without a key for a real one.
+# The tool calls of the model, if there is no key for a real one.
 SCRIPT = [
     [ToolCall("price", {"name": "lamp"})],
     [ToolCall("order", {"name": "lamp", "count": 2}), ToolCall("order", {"name": "chair", "count": 9})],

@@ -37,7 +37,7 @@ store.write_documents(
 server = create_mcp_server(
     "tea library",
     document_stores={"tea": store},
-    # What clients neither see nor set: only public documents are served.
+    # Clients neither see nor set this filter: only public documents are served.
     options={
         "tea": ServeOptions(
             description="All about tea.",

@@ -38,11 +38,12 @@ RIVERS = {"Berlin": "Spree", "Paris": "Seine", "Vienna": "Danube"}
 
 server = create_mcp_server(
     "cities",
-    # The same pipeline twice: as it is, and from YAML.
+    # The same pipeline is served twice: as an object, and from YAML.
     pipelines={"ask": cities(), "ask_as_stored": cities().dumps()},
     options={
         "ask": ServeOptions(
-            # What a client sends, and where it goes. It never sees the template of the prompt, nor the filters.
+            # The arguments of clients, and the inputs that they set. Clients see neither the prompt's template nor the
+            # filters.
             inputs={"question": ["retriever.query", "prompt.question"], "limit": "retriever.top_k"},
             outputs={"documents": "retriever.documents", "prompt": "prompt.prompt"},
             annotations={"readOnlyHint": True},

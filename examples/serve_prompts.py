@@ -38,7 +38,7 @@ server = create_mcp_server(
             title="Translate a text",
             completions={"language": ["English", "Finnish", "French", "German"]},
         ),
-        # The company is set here; clients neither see nor set it.
+        # The company is set here, so clients neither see nor set it.
         "review": ServeOptions(bound={"company": "ACME"}),
     },
 )

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A skill store as an MCP server (Haystack 3), and a SkillToolset that uses it from elsewhere.
+A skill store as an MCP server (Haystack 3), and a SkillToolset that uses it as a client.
 
-Without arguments, both are in this process. With `--stdio`, it serves an MCP client:
+Without arguments, both run in this process. With `--stdio`, it serves an MCP client:
 
     python examples/serve_skills.py --stdio
 """

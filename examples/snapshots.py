@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that changes a tool behind one's back, and a snapshot that notices (Haystack 2 and 3).
+A server that changes a tool behind your back, and a snapshot that detects it (Haystack 2 and 3).
 
-The first run sees the tools of the snapshot, and connects with its first call. Then the server says something else of
-its tool `pay`. The second run sees what was captured, and its call of `pay` is not sent; other calls are.
+The first run sees the tools of the snapshot, and connects with its first call. Then the server changes the description
+of its tool `pay`. The second run still sees the snapshot, and its call of `pay` is not sent; other calls are sent.
 """
 
 import tempfile

@@ -5,8 +5,8 @@
 """
 Tools that read from the State of an Agent and write to it (Haystack 2 and 3).
 
-The customer number comes from the application; the model does not see this parameter. The orders go to the State as
-data, while the model sees them as text.
+The customer number comes from the application; the model does not see this parameter. The orders are stored in the State
+as data, while the model sees them as text.
 """
 
 import json

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A pipeline of minutes as a background task (Haystack 2 and 3).
+A pipeline that takes minutes, as a background task (Haystack 2 and 3).
 
-It is served as a task, and takes longer than a call may. An Agent calls it like any other tool. Without an Agent, a task is
-begun, kept, and taken up again.
+It is served as a task, and takes longer than a call may. An Agent calls it like any other tool. Without an Agent, a task
+is started, stored, and continued later.
 """
 
 import json
@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_ser
 
 @component
 class Survey:
-    """Stands for something slow."""
+    """A stand-in for a slow component."""
 
     @component.output_types(documents=list[Document])
     def run(self, topic: str):

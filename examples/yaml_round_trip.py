@@ -17,7 +17,7 @@ from servers.running import CALCULATOR
 
 from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo
 
-# Haystack 3 loads only classes from modules on its allowlist. This package is on it by default, the module of the
+# Haystack 3 loads only classes from modules on its allowlist. This package is on it by default; the module of the
 # scripted chat generator is not.
 os.environ.setdefault("HAYSTACK_DESERIALIZATION_ALLOWLIST", "scripted_chat")
 

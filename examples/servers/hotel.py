@@ -16,7 +16,7 @@ server = MCPServer("hotel", version="1.0.0", log_level="WARNING")
 
 
 class Stay(BaseModel):
-    """What the user is asked for."""
+    """The form that the user fills in."""
 
     nights: int = Field(default=1, ge=1)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A kitchen as an MCP server over stdio. It tells how many dishes it cooks at a time, and may explode.
+A kitchen as an MCP server over stdio. It reports how many dishes it cooks at a time, and may explode.
 """
 
 import asyncio

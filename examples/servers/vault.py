@@ -2,10 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-# ruff: noqa: ARG002 - the methods are those of a protocol
+# ruff: noqa: ARG002 - a protocol defines the methods' parameters
 
 """
-An MCP server that is protected by OAuth, with an authorization server that allows everybody everything.
+An MCP server that is protected by OAuth, with an authorization server that grants every request.
 
 `running()` starts it in a thread. Real authorization servers show a page with a login.
 """
@@ -34,7 +34,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
 class AllowEverybody:
     """
-    Clients, codes and tokens in memory.
+    An authorization server that grants every request and keeps clients, codes and tokens in memory.
     """
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class AllowEverybody:
 @contextmanager
 def running() -> Iterator[str]:
     """
-    Run the server, and give its URL.
+    Run the server, and yield its URL.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -107,7 +107,7 @@ def running() -> Iterator[str]:
 
     @server.tool()
     def open_vault() -> str:
-        """Open the vault of whoever asks."""
+        """Open the vault of the user who calls."""
         return f"The vault of {get_access_token().subject} is open"
 
     web = uvicorn.Server(uvicorn.Config(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1))

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A durable Agent that hayhooks serves and brings back, with a journal, so that nothing is paid twice.
+A durable Agent that hayhooks serves and restarts, with a journal, so that nothing is paid twice.
 
     pip install "hayhooks[durable]" "mcp-haystack[durable]"
     cd examples
     HAYHOOKS_DURABLE_MODE=true HAYHOOKS_PIPELINES_DIR=hayhooks HAYHOOKS_ADDITIONAL_PYTHON_PATH=. hayhooks run
 
 hayhooks knows which executions did not end, and runs them again; the journal knows what was done in them. Do not use
-`context.run_agent`: it restores the State of the Agent from a checkpoint of its own, which is another run to the journal.
+`context.run_agent`: it restores the Agent's State from its own checkpoint, which the journal treats as another run.
 """
 
 import sys
