@@ -17,18 +17,18 @@ MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
 SLOW_SERVERS, SLOW_START = 10, 0.3
 FILE_SERVERS, SLOWEST_START, DEAD_SERVER = 20, 1.0, ["-I", "-S", "-c", "raise SystemExit(3)"]
-"""The servers of a file: the first takes this long to start, the last ends at once, the others are like the slow ones."""
+"""The servers of a file: the first takes SLOWEST_START to start, the last exits at once, the others take SLOW_START."""
 SEARCHED_SERVERS, SEARCHED_TOOLS = 20, 250
 """The servers whose tools are searched, and how many tools each has."""
 IDLE_STDIO, IDLE_HTTP = 50, 200
-"""How many sessions are open while nobody uses them."""
+"""How many unused sessions are open."""
 SINGLE_TOOLS = 20
 MANY_TOOLS = 1_000
-"""How many tools a server has whose listing is measured."""
+"""How many tools the server has whose listing is measured."""
 LOAD_CLIENTS, LOAD_PLACES, LOAD_SECONDS = 64, 8, 0.2
 """How many clients call a pipeline at once, how many of their calls run at a time, and how long the pipeline takes."""
 CALLED_TOOLS = 3
-"""`echo`, `sleep` and `big`, which every server has besides the generated tools."""
+"""The number of tools that every server has besides the generated ones: `echo`, `sleep` and `big`."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Repeats:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A target: how much of another subject's time, or of another figure, one needs."""
+    """A target: the highest ratio of one subject's time, or of another figure, to that of another subject."""
 
     subject: str
     to: str
@@ -83,7 +83,7 @@ class Case:
     judged: str = OURS
     """The subject that the targets are for."""
     most_stall: float | None = None
-    """Target: for how many seconds the loop of the caller may stand still."""
+    """Target: for how many seconds the caller's loop may stall."""
     most: dict[str, float] = field(default_factory=dict)
     """Targets for other figures that the case reports in addition to its time."""
     least: dict[str, float] = field(default_factory=dict)
@@ -107,12 +107,12 @@ class Case:
 
     @property
     def compares(self) -> tuple[str, ...]:
-        """The subjects that may have figures for it: ways to call servers, or to serve."""
+        """The subjects that may have figures for this case: ways to call servers, or ways to serve."""
         return SERVERS if self.server == "served" or self.request["case"] == "serving" else CLIENTS
 
     @property
     def needs_new_process(self) -> bool:
-        """Whether every round needs a new process, because memory that others have freed would be used again."""
+        """Whether every round needs a new process, because memory that earlier rounds have freed would be reused."""
         return self.request["case"] == "idle"
 
     @property
@@ -204,7 +204,7 @@ _COSTLESS_TARGETS: dict[str, tuple[tuple[str, str, float, float], ...]] = {
     "1mb-stdio": (("", DIRECT, 0.7, 0.7),),
     "1mb-http": (("", DIRECT, 0.95, 1.1),),
 }
-"""The figure, beside whose, and the highest ratio of ours with the extra `fast` and of ours without it."""
+"""The figure, the subject to compare with, and our highest ratio with the extra `fast` and without it."""
 
 
 def _costless_case(
@@ -229,7 +229,7 @@ def _costless_case(
 
 
 def _costless() -> list[Case]:
-    """What the client itself costs, with the extra `fast` and without."""
+    """Cases for the cost of the client itself, with the extra `fast` and without."""
     echo = {"tool": "echo", "arguments": {"text": "hello"}}
     sleep = {"tool": "sleep", "arguments": {"seconds": 0.05}}
     big = {"tool": "big", "arguments": {"size": 1_000_000}}
@@ -270,7 +270,7 @@ def _costless() -> list[Case]:
 
 
 def _overheads() -> list[Case]:
-    """What a call costs more if it has something in addition; see extras.py."""
+    """Cases for the overhead of additions to a call; see extras.py."""
     echo = {"tool": "echo", "arguments": {"text": "hello"}}
     titles = {
         "progress": "one call that asks for progress",
@@ -343,7 +343,7 @@ def _toolsets() -> list[Case]:
 
 
 def _idle() -> list[Case]:
-    """What sessions cost that nobody uses."""
+    """Cases for the cost of unused sessions."""
     most = {"threads": 2.0, "wake-ups": 0.1}
     common = {"request": {"case": "idle"}, "quick": Repeats(1), "full": Repeats(3), "subjects": (FLOOR, OURS)}
     return [
@@ -391,7 +391,7 @@ def _agents() -> list[Case]:
 
 
 def _hooks() -> list[Case]:
-    """What the hooks of an Agent cost."""
+    """Cases for the cost of an Agent's hooks."""
     common = {"case": "agent_hooks", "tool": "echo", "arguments": {"text": "hello"}, "calls": 8}
     return [
         Case(
@@ -425,7 +425,7 @@ SERVING = Case(
 
 
 def _served() -> list[Case]:
-    """The same client calls servers over HTTP: this package, functions of FastMCP, and hayhooks."""
+    """Cases in which the same client calls servers over HTTP: this package, functions of FastMCP, and hayhooks."""
     common: dict[str, Any] = {"server": "served", "subjects": SERVERS}
     at_most = {FASTMCP: 1.5, HAYHOOKS: 1.0}
     of_calls = {FASTMCP: 1.2, HAYHOOKS: 1.0}
@@ -451,7 +451,7 @@ def _served() -> list[Case]:
 
 
 def _load() -> list[Case]:
-    """Many clients at once."""
+    """Cases with many clients at once."""
     common: dict[str, Any] = {"server": "served", "subjects": (OURS,), "content": "load"}
     seconds = LOAD_CLIENTS / LOAD_PLACES * LOAD_SECONDS
     waiting = {"case": "load", "tool": "wait", "arguments": {"text": "tea"}, "clients": LOAD_CLIENTS}

@@ -18,7 +18,7 @@ from environments import BENCHMARKS, python_of
 from hayhooks_files import PRAISE, write_hayhooks_files
 
 STARTS_WITHIN = 120.0
-"""Seconds after which a server that does not listen is given up. The longest start takes about 20: 1,000 wrappers."""
+"""Seconds to wait until a server listens. The longest start, with 1,000 wrappers, takes about 20."""
 _POLL_INTERVAL = 0.005
 
 
@@ -31,7 +31,7 @@ def compared_server(subject: str, content: str, environment: dict[str, str]) -> 
     """
     Run a server over HTTP.
 
-    :param subject: Whose server.
+    :param subject: The subject whose server to run.
     :param content: What it serves; see served.py.
     :param environment: Environment variables of the process.
     :returns: A context manager for the target of requests, as soon as the server listens.
@@ -71,7 +71,7 @@ def _command(subject: str, content: str, folder: Path, port: int) -> list[Any]:
     if subject == OURS and content == "yaml":
         file = folder / "praise.yaml"
         file.write_text(PRAISE)
-        # Not the script, which is not there if the package is imported from a folder.
+        # Not the installed script, which does not exist if the package is imported from a folder.
         program = "haystack_integrations.tools.mcp.cli"
         return [python_of("ours"), "-m", program, "serve", file, "--http", "--port", port, "--log-level", "error"]
     assert subject in (OURS, FASTMCP)

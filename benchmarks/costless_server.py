@@ -9,7 +9,8 @@ without the SDK.
     python costless_server.py                     # over stdio
     python costless_server.py --transport http    # prints its URL; exits when its stdin is closed
 
-It answers one request after the other, but those of `sleep` when they are due, and knows only what the subjects send.
+It answers one request after the other, except calls of `sleep`, which are answered when they are due. It knows only the
+requests that the subjects send.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ _TOOLS = [
     {"name": "blocks", "description": "Return this many content blocks", "inputSchema": _SIZE},
 ]
 _INFO = {"name": "costless", "version": "1"}
-# What revision 2026-07-28 adds to a result; the earlier ones ignore it.
+# The fields that revision 2026-07-28 adds to a result; earlier revisions ignore them.
 _MODERN = {
     "resultType": "complete",
     "ttlMs": 0,
@@ -67,7 +68,7 @@ def _result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def answer(message: bytes) -> tuple[bytes | None, float]:
-    """The answer to a JSON-RPC message, None to a notification; and after how many seconds."""
+    """Return the answer to a JSON-RPC message, None for a notification, and the delay in seconds."""
     request = json.loads(message)
     if "id" not in request:
         return None, 0.0
@@ -89,7 +90,7 @@ def _write(reply: bytes) -> None:
 
 def serve_stdio() -> None:
     """Answer line by line until stdin is closed."""
-    # All of them sleep for the same time, so the first to come is the first that is due.
+    # All calls sleep for the same time, so the first that arrives is the first that is due.
     sleeping: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
 
     def wake() -> None:
@@ -108,7 +109,7 @@ def serve_stdio() -> None:
 
 
 class _HttpConnection(asyncio.Protocol):
-    """HTTP/1.1 with connections that stay open."""
+    """An HTTP/1.1 connection that stays open."""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Measures what a journal costs: runs of an Agent whose four tools of 20 ms are called at once.
+Measures the cost of a journal: runs of an Agent that calls four tools of 20 ms at once.
 
     python benchmarks/durable_runs.py            # in an environment with mcp-haystack[durable] and the SDK's server
     python benchmarks/durable_runs.py --check    # exits with 1 if SQLite without power_loss_safe is above 1.1 x no journal
     python benchmarks/durable_runs.py --database postgresql+psycopg://user@host/database
 
 The subjects take turns. A ratio is the median of the ratios of the rounds, so that it does not matter when the machine
-is slow for a while. Files of SQLite are in --folder, which should be on the disk that is meant.
+is slow for a while. SQLite's files are in --folder, which should be on the disk to measure.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Subject:
     """
 
     def __init__(self, toolset: MCPToolset, journal: RunJournal | None, calls: int) -> None:
-        """Make the Agent, whose tools are called `calls` at once."""
+        """Create the Agent, which makes `calls` tool calls at once."""
         self.journal = journal
         generator: Any = ScriptedChatGenerator("sleep", {"seconds": SECONDS}, calls=calls)
         self.agent = Agent(chat_generator=generator if journal is None else journal.generator(generator), tools=toolset)
@@ -69,7 +69,7 @@ def measure(journals: dict[str, RunJournal | None], *, rounds: int, runs: int, c
             order = list(subjects)
             for name in order[number % len(order) :] + order[: number % len(order)]:
                 found = statistics.median(subjects[name].seconds() for _ in range(runs))
-                if number > 1:  # the first ones fill caches
+                if number > 1:  # the first runs fill caches
                     taken[name].append(found)
     ratios = {}
     for name, seconds in taken.items():

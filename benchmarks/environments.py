@@ -5,7 +5,7 @@
 """
 The virtual environments of the subjects.
 
-They are separate ones, because this package and 2.1.1 have the same import path, and hayhooks needs an older SDK.
+They are separate, because this package and 2.1.1 have the same import path, and hayhooks needs an older SDK.
 """
 
 import hashlib
@@ -26,13 +26,13 @@ UPSTREAM = "mcp-haystack==2.1.1"
 COMMON = ["haystack-ai>=3,<4", "mcp>=2.3,<3", "psutil"]
 """The environments of both bridges get the same versions of these and of their dependencies."""
 EXTRAS = ("cli", "fast", "serve")
-"""Those of this package that are measured."""
+"""The measured extras of this package."""
 HAYHOOKS = ["hayhooks[mcp]==2.1.0", "haystack-ai>=3,<4"]
-"""It needs the SDK in version 1."""
+"""The compared version of hayhooks, which needs version 1 of the SDK."""
 
 
 def python_of(name: str) -> Path:
-    """Path of an environment's interpreter."""
+    """Return the path of an environment's interpreter."""
     folder = ENVIRONMENTS / name
     return folder / "Scripts" / "python.exe" if os.name == "nt" else folder / "bin" / "python"
 
@@ -69,7 +69,7 @@ def _build(name: str, requirements: list[str], *, made_from: str) -> bool:
 
 
 def _uv() -> str | None:
-    """Path of uv, which installs much faster than pip, if it is on the PATH or beside this interpreter."""
+    """Return the path of uv, which is much faster than pip, if it is on the PATH or next to this interpreter."""
     return shutil.which("uv") or shutil.which("uv", path=Path(sys.executable).parent)
 
 
@@ -83,11 +83,11 @@ def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool
     Build the environments that are missing or out of date.
 
     :param ours_path: Import this package from this folder instead of installing the checkout.
-    :param upstream: Whether to build the environment of mcp-haystack 2.1.1, too.
-    :param hayhooks: Whether to build the environment of hayhooks, too.
+    :param upstream: Whether to build the environment of mcp-haystack 2.1.1.
+    :param hayhooks: Whether to build the environment of hayhooks.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
-    # Editable, so that changes of the code do not require a new environment.
+    # Editable, so that changes to the code do not require a new environment.
     package = (
         ["--editable", f"{PROJECT}[{','.join(EXTRAS)}]"]
         if ours_path is None
@@ -109,7 +109,7 @@ def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool
 
 
 def describe_environments() -> dict[str, str]:
-    """The versions of Python, Haystack and the SDK in the environments."""
+    """Return the versions of Python, Haystack and the SDK in the environments."""
     code = (
         "import json, platform; from importlib.metadata import version;"
         "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"

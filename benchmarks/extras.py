@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a call of this package may have in addition, so that its overhead can be measured. To add one, add a function."""
+"""Additions to a call of this package whose overhead is measured. To add one, add a function."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -17,7 +17,7 @@ class Extra:
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters of the toolset."""
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
-    """Each call is made in such a context."""
+    """Creates the context manager in which each call is made."""
 
 
 def _ignore(_: Any) -> None:
@@ -30,7 +30,7 @@ def progress(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
 
 
 def handlers(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
-    """The server may ask for everything that there is."""
+    """There is a handler for every request of the server."""
     functions = {"sampling": lambda _: "Hi!", "elicitation": package.decline, "logging": _ignore, "messages": _ignore}
     return Extra({"handlers": package.MCPHandlers(**functions, roots=["/tmp"])})  # noqa: S108
 

@@ -4,7 +4,7 @@
 
 """
 Prints how long a new process takes from importing the package to its first toolset, warmed up with
-`await toolset.warm_up_async()`, and how long the loop of the caller stands still in that call.
+`await toolset.warm_up_async()`, and how long the caller's loop stalls in that call.
 """
 
 import argparse

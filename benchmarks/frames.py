@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The Python calls of one `tool.invoke(a=5, b=3)` over stdio, in all threads: how many hands a call passes through.
+Counts the Python calls of one `tool.invoke(a=5, b=3)` over stdio, in all threads.
 
-Counts, not seconds, so the machine does not matter. Each time a coroutine is resumed counts as a call of it.
+It counts calls, not seconds, so the machine does not matter. Each time a coroutine is resumed counts as a call of it.
 
     python benchmarks/frames.py            the totals
     python benchmarks/frames.py --list     and the functions of this package, in the order of their first call
@@ -48,12 +48,12 @@ def main() -> None:
     from haystack_integrations.tools.mcp import MCPTool, StdioServerInfo
 
     with MCPTool("add", StdioServerInfo(sys.executable, [str(SERVER)])) as tool:
-        for _ in range(3):  # the first ones fill caches
+        for _ in range(3):  # the first calls fill caches
             recorder.calls.clear()
             recorder.is_on = True
             tool.invoke(a=5, b=3)
             recorder.is_on = False
-            time.sleep(0.1)  # for what the executor's thread does after the answer
+            time.sleep(0.1)  # the executor's thread still works after the answer
     sys.setprofile(None)
     threading.setprofile(None)
 

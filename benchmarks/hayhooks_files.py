@@ -23,7 +23,7 @@ components:
 connections: []
 metadata: {}
 """
-"""A pipeline that costs next to nothing."""
+"""A pipeline that takes almost no time."""
 
 _ADD = '''
 from hayhooks import BasePipelineWrapper
@@ -57,10 +57,10 @@ class PipelineWrapper(BasePipelineWrapper):
 
 def write_hayhooks_files(folder: Path, content: str) -> None:
     """
-    Write what `hayhooks mcp run --pipelines-dir` serves.
+    Write the pipelines that `hayhooks mcp run --pipelines-dir` serves.
 
     :param folder: The folder of pipelines.
-    :param content: As for served.py.
+    :param content: What to serve, as for served.py.
     """
     wrappers = {"calls": ["add"], "many": [f"add_{number}" for number in range(MANY_TOOLS)]}.get(content, [])
     for name in wrappers:

@@ -13,7 +13,7 @@ from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_PLAIN, S
 
 @dataclass
 class Row:
-    """The measurements of one case: the seconds of every subject in every round, or None for a round without answer."""
+    """The measurements of one case: the seconds of each subject in each round, or None for a round without an answer."""
 
     name: str
     title: str
@@ -36,13 +36,13 @@ class Row:
         self.rounds.setdefault(subject, []).append(value)
 
     def typical(self, subject: str) -> float | None:
-        """The median of a subject's rounds."""
+        """Return the median of a subject's rounds."""
         values = [value for value in self.rounds.get(subject, ()) if value is not None]
         return median(values) if values else None
 
     def ratio(self, subject: str, to: str) -> float | None:
         """
-        The median over the rounds of the ratio of two subjects in the same round.
+        Return the median, over all rounds, of the ratio of two subjects in the same round.
 
         The speed of the machine varies over time, but hardly within a round.
         """
@@ -71,7 +71,7 @@ class Report:
         self.rows: dict[str, Row] = {}
 
     def row(self, case: Case) -> Row:
-        """The row of a case, created if necessary."""
+        """Return the row of a case, created if necessary."""
         return self.rows.setdefault(
             case.name,
             Row(
@@ -145,7 +145,7 @@ class Report:
                 self.rows[key] = row
 
     def _compare(self, row: Row, to: str) -> float | None:
-        """The value to compare with a target. `to` is a subject or the name of another row."""
+        """Return the value to compare with a target. `to` is a subject or the name of another row."""
         if to == "limit":
             return row.typical(row.judged)
         if to in SUBJECTS:
@@ -159,7 +159,7 @@ class Report:
         return ours / reference if ours is not None and reference else None
 
     def verdicts(self, tolerance: float) -> list[Verdict]:
-        """The verdict on every target, including that nothing is slower than 2.1.1."""
+        """Return the verdict on every target, including that nothing is slower than 2.1.1."""
         found = []
         for row in self.rows.values():
             if row.judged in row.notes:
@@ -190,7 +190,7 @@ class Report:
         return found
 
     def as_json(self, tolerance: float) -> dict:
-        """All measurements and verdicts."""
+        """Return all measurements and verdicts."""
         return {
             "environments": self.environments,
             "rows": [
@@ -205,7 +205,7 @@ class Report:
         }
 
     def table(self, tolerance: float) -> str:
-        """A Markdown table of the ways to call servers, and one of the servers, with one row per case."""
+        """Return a Markdown table of the ways to call servers, and one of the servers, with one row for each case."""
         ratios = {
             CLIENTS: (
                 (OURS, DIRECT),
@@ -246,20 +246,20 @@ class Report:
         return _markdown([head, *lines])
 
     def failures(self) -> list[str]:
-        """Subjects that gave no answer, with the last line of their error that says something."""
+        """Return the subjects that failed, with the last meaningful line of their error."""
         return [
             f"{row.name}, {name}: {_last_words(note)}" for row in self.rows.values() for name, note in row.notes.items()
         ]
 
 
 def _last_words(note: str) -> str:
-    # The last line of an exception group is a rule.
+    # The last line of an exception group is only a line of dashes.
     lines = [line.strip(" |+-") for line in note.splitlines()]
     return next((line for line in reversed(lines) if line), note)
 
 
 def _worth_saying(verdict: Verdict) -> bool:
-    """Whether to show a verdict. The table has a column that shows what is faster than 2.1.1."""
+    """Return whether to show a verdict. A column of the table already shows which cases are faster than 2.1.1."""
     return not verdict.passed or verdict.what != f"{OURS} / {UPSTREAM}"
 
 

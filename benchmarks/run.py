@@ -120,10 +120,10 @@ class Worker:
         try:
             os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # It has just exited.
+            pass  # The process has just exited.
 
     def end(self) -> None:
-        """Let the process close its connections and exit; kill it if it does not."""
+        """Let the process close its connections and exit; kill it if it does not exit."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -149,7 +149,7 @@ def http_server(environment: dict[str, str], *options: str, script: str = "serve
 
 
 def measure_in_new_process(case: Case, subject: str, environment: dict[str, str]) -> dict[str, Any]:
-    """Measure what happens once in a process."""
+    """Measure a case that can happen only once in a process."""
     venv, options = WORKERS[subject]
     command = [python_of(venv), BENCHMARKS / f"{case.request['case']}.py", *options[:2]]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -167,13 +167,13 @@ class Run:
     ) -> None:
         self._subjects = subjects
         self._environment = environment
-        # Only for our subjects, because 2.1.1 has the same import path.
+        # PYTHONPATH is set only for our subjects, because 2.1.1 has the same import path.
         ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
         self._environments = {subject: environment if subject in (UPSTREAM, HAYHOOKS) else ours for subject in subjects}
         self._workers = {
             subject: Worker(subject, self._environments[subject], log) for subject in subjects if subject in WORKERS
         }
-        # Servers are compared by what the SDK's client sees of them.
+        # The SDK's client calls all compared servers.
         self._client = self._workers.get(DIRECT) or Worker(DIRECT, ours, log)
         self._report = report
         self._servers = ExitStack()
@@ -186,13 +186,13 @@ class Run:
         row = self._report.row(case)
         if case.connects:
             self._close_connections()
-        if case.server == "none":  # Not counted: the first start compiles the modules.
+        if case.server == "none":  # This start is not counted, because it compiles the modules.
             for subject in subjects:
                 self._measure_one(case, subject, {})
         for number in range(repeats.rounds):
             with self._targets_of(case, seed=number if case.needs_fresh_tools else 0) as targets:
                 request = {**case.request, **targets, "n": repeats.n}
-                # Each round starts with another subject, so that a subject's position favours none.
+                # Each round starts with another subject, so that the order favours no subject.
                 shift = number % len(subjects) if subjects else 0
                 for subject in subjects[shift:] + subjects[:shift]:
                     if case.needs_new_process:
@@ -222,7 +222,7 @@ class Run:
         environment = self._environments[subject]
         mode = {"mode": request.get("mode", "legacy" if len(case.subjects) > 1 else "auto")}
         if request["case"] == "start":
-            self._client.ask({"case": "close"})  # It is running then, too.
+            self._client.ask({"case": "close"})  # This also starts the client if it is not running.
             begin = time.perf_counter()
             with compared_server(subject, case.content, environment) as target:
                 self._client.ask({**request, "case": "listing", "target": {**target, **mode}})
@@ -244,7 +244,7 @@ class Run:
         python = str(python_of("ours"))
         options = ["--tools", str(case.generated_tools), "--seed", str(seed)]
         if case.server == "served":
-            yield {}  # Each subject has its own.
+            yield {}  # Each subject starts its own server.
         elif case.server == "http" and case.connects:
             with http_server(self._environment, *options) as url:
                 yield {"target": {"url": url}}
@@ -258,7 +258,7 @@ class Run:
             yield {"target": {"command": python, "args": ["-I", "-S", str(BENCHMARKS / "costless_server.py")]}}
         elif case.server == "slow":
             args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), str(SLOW_START)]
-            # Different arguments, because a bridge that shares connections would otherwise start only one server.
+            # The arguments differ, because a bridge that shares connections would otherwise start only one server.
             targets = [{"command": python, "args": [*args, f"number-{number}"]} for number in range(SLOW_SERVERS)]
             yield {"target": targets[0], "targets": targets}
         elif case.server == "idle-stdio":
@@ -266,7 +266,7 @@ class Run:
             yield {"targets": [{"command": python, "args": [*args, f"number-{n}"]} for n in range(IDLE_STDIO + 1)]}
         elif case.server == "idle-http":
             with http_server(self._environment, *options) as url:
-                # Different URLs, because a bridge that shares connections would otherwise open only one session.
+                # The URLs differ, because a bridge that shares connections would otherwise open only one session.
                 yield {"targets": [{"url": f"{url}?session={n}"} for n in range(IDLE_HTTP + 1)]}
         elif case.server == "many-tools":
             args = ["-I", "-S", str(BENCHMARKS / "slow_server.py"), "0"]
@@ -309,7 +309,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def chosen_cases(options: argparse.Namespace) -> list[tuple[Case, Repeats]]:
-    """The cases to measure, and how often."""
+    """Return the cases to measure, and how often."""
     patterns = options.cases or ["*"]
     cases = [case for case in CASES if any(fnmatch(case.name, pattern) for pattern in patterns)]
     repeats = [(case, case.quick if options.quick else case.full) for case in cases]

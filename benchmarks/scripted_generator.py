@@ -17,7 +17,7 @@ class ScriptedChatGenerator:
 
     :param tool_name: The tool to call.
     :param arguments: The arguments of every call.
-    :param calls: Number of calls in the one message.
+    :param calls: Number of calls in the first step's message.
     """
 
     def __init__(self, tool_name: str = "echo", arguments: dict[str, Any] | None = None, calls: int = 8) -> None:

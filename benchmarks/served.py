@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An MCP server over HTTP of what is compared: this package, or FastMCP alone, where functions do the same by hand.
+The compared MCP servers over HTTP: this package, or FastMCP alone, with hand-written functions that do the same.
 
-    python served.py ours calls 8000          # a tool, and a pipeline that costs next to nothing
+    python served.py ours calls 8000          # a tool, and a pipeline that takes almost no time
     python served.py fastmcp many 8000        # 1,000 tools
     python served.py ours load 8000           # the tool, and a pipeline of 0.2 s, 8 calls at a time
     python served.py fastmcp yaml 8000        # the pipeline, loaded from its YAML
@@ -33,7 +33,7 @@ def add(a: int, b: int) -> int:
 
 @component
 class Wait:
-    """Takes its time, as a model does."""
+    """A component that takes some time, like a model."""
 
     @component.output_types(text=str)
     def run(self, text: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Wait:
 
 
 def served_by_this_package(content: str) -> FastMCP[Any]:
-    """What this package makes of tools and pipelines."""
+    """Return a server that this package makes from tools and pipelines."""
     from haystack_integrations.tools.mcp.serving import create_mcp_server
 
     tools = [Tool("add", "Add two numbers.", ADDING, add)]
@@ -58,7 +58,7 @@ def served_by_this_package(content: str) -> FastMCP[Any]:
 
 
 def served_by_hand(content: str) -> FastMCP[Any]:
-    """The same, written with FastMCP alone."""
+    """Return the same server, written with FastMCP alone."""
     server: FastMCP[Any] = FastMCP("served")
     if content == "many":
         for number in range(MANY_TOOLS):

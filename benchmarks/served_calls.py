@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Compares calls over HTTP of what this package serves with calls of functions of FastMCP that do the same.
+Compares calls over HTTP to a server of this package with calls to FastMCP functions that do the same.
 
     python benchmarks/served_calls.py            # in an environment with mcp-haystack[serve] and psutil; about a minute
     python benchmarks/served_calls.py --check    # exits with 1 if a median or the server's CPU is above 1.2 x FastMCP's,
@@ -45,7 +45,7 @@ STARTS_WITHIN = 120.0
 
 @asynccontextmanager
 async def server(subject: str) -> AsyncIterator[tuple[str, psutil.Process]]:
-    """Run a server, and give its URL and process as soon as it listens."""
+    """Run a server, and yield its URL and process as soon as it listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -68,7 +68,7 @@ async def server(subject: str) -> AsyncIterator[tuple[str, psutil.Process]]:
 
 
 def cpu(process: psutil.Process) -> float:
-    """The CPU that a process has used, in seconds."""
+    """Return the CPU time that a process has used, in seconds."""
     used = process.cpu_times()
     return used.user + used.system
 
@@ -97,7 +97,7 @@ async def measure(
                     seconds[subject].append(statistics.median(times))
                     used[subject].append(cpu(servers[subject][1]) - before)
     ratios = [ours / plain for ours, plain in zip(seconds[OURS], seconds[FASTMCP], strict=True)]
-    # A process's CPU is counted in hundredths of a second, so that one round says little.
+    # A process's CPU time is measured in hundredths of a second, so a single round says little.
     counted = rounds * calls
     return {
         "ours_ms": statistics.median(seconds[OURS]) * 1e3,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The MCP server for the benchmarks: the tools `echo`, `sleep` and `big`, and any number of tools that nobody calls.
+The MCP server for the benchmarks: the tools `echo`, `sleep` and `big`, and any number of tools that are never called.
 
     python server.py --tools 1000                 # over stdio
     python server.py --transport http             # prints its URL; exits when its stdin is closed
@@ -25,7 +25,7 @@ from mcp.server.stdio import stdio_server
 
 
 def generated_schema(salt: str) -> dict[str, Any]:
-    """A schema of realistic size. `salt` makes each one different, so that caching by content has no effect."""
+    """Return a schema of realistic size. `salt` makes each schema different, so that caching by content has no effect."""
     return {
         "type": "object",
         "properties": {
@@ -41,7 +41,7 @@ def generated_schema(salt: str) -> dict[str, Any]:
 
 
 def tool_list(generated: int, seed: int) -> list[types.Tool]:
-    """The three tools that are called, and `generated` others."""
+    """Return the three tools that are called, and `generated` others."""
     called = [
         types.Tool(
             name="echo",
@@ -70,7 +70,7 @@ def tool_list(generated: int, seed: int) -> list[types.Tool]:
 
 
 def build_server(generated: int, seed: int) -> Server[Any]:
-    """A low-level server, so that the server takes as little as possible of a call's time."""
+    """Return a low-level server, so that the server takes as little as possible of a call's time."""
     listing = types.ListToolsResult(tools=tool_list(generated, seed))
     line = "All work and no play makes a benchmark a dull boy; \u00e4 is not ASCII.\n"
     texts: dict[int, str] = {}

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Prints the seconds of one call of a served tool, and what serving costs beside plain FastMCP, as ratios.
+Prints the seconds of one call of a served tool, and the cost of serving relative to plain FastMCP, as ratios.
 
-Each ratio is the median of pairs that are measured in turns, over FastMCP's client in the same process. On the other
-side, a function of FastMCP does the same by hand: it adds the numbers, or runs the pipeline.
+Each ratio is the median of pairs that are measured in turns, with FastMCP's client in the same process. In plain
+FastMCP, a hand-written function does the same: it adds the numbers, or runs the pipeline.
 """
 
 import argparse
@@ -36,14 +36,14 @@ def add(a: int, b: int) -> int:
 
 
 def prompt_pipeline() -> Pipeline:
-    """A pipeline that costs next to nothing."""
+    """Return a pipeline that takes almost no time."""
     pipeline = Pipeline()
     pipeline.add_component("prompt", PromptBuilder("Praise {{ what }}.", required_variables=["what"]))
     return pipeline
 
 
 def by_hand() -> FastMCP[Any]:
-    """What is served, written with FastMCP alone."""
+    """Return the same server, written with FastMCP alone."""
     server: FastMCP[Any] = FastMCP("plain")
     server.tool(add)
     pipeline = prompt_pipeline()
@@ -69,7 +69,7 @@ async def paired(one: Callable[[], Awaitable[Any]], other: Callable[[], Awaitabl
             await each()
             seconds[each] = perf_counter() - begin
         times.append((seconds[one], seconds[other]))
-    times = times[n // 5 + 1 :]  # the first ones fill caches
+    times = times[n // 5 + 1 :]  # the first calls fill caches
     return statistics.median(first for first, _ in times), statistics.median(first / second for first, second in times)
 
 

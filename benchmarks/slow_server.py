@@ -7,7 +7,7 @@ A stdio MCP server that starts slowly but uses hardly any CPU for it.
 
 It does not use the SDK: importing that takes 0.6 s of CPU, and with ten servers at once on two cores the benchmark would
 measure imports. It needs only the standard library; run it as `python -I -S slow_server.py 0.3`. A second argument names
-the server, and a third says how many tools it has beside `echo`.
+the server, and a third sets how many tools it has besides `echo`.
 """
 
 import json
@@ -16,7 +16,7 @@ import time
 
 
 def answer(method: str, params: dict) -> dict | None:
-    """The result of a request, or None for a method this server does not know."""
+    """Return the result of a request, or None for a method that this server does not know."""
     if method == "initialize":
         return {
             "protocolVersion": params["protocolVersion"],
@@ -32,7 +32,7 @@ def answer(method: str, params: dict) -> dict | None:
 
 
 def more_tools() -> list[dict]:
-    """Tools that nobody calls, but that a search may find."""
+    """Return tools that are never called, but that a search may find."""
     server, count = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 3 else ("", 0)
     fields = {"query": {"type": "string"}, "limit": {"type": "integer"}, "language": {"type": "string"}}
     return [

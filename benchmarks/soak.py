@@ -7,9 +7,9 @@ Calls tools while their servers are killed again and again, and compares what ca
 
     python benchmarks/soak.py --minutes 20     # over stdio and over Streamable HTTP, from threads and from an event loop
 
-Each call has a key of its own, which its server writes into a file before it answers. No key may be there twice. None
-may be there whose caller was told that the tool did not run, and each must be there whose caller got a result. Needs an
-environment with mcp-haystack and psutil. Exits with 1 if a promise was broken.
+Each call has its own key, which the server writes into a file before it answers. No key may be in the file twice. If the
+caller was told that the tool did not run, its key must not be in the file; if the caller got a result, it must be. Needs
+an environment with mcp-haystack and psutil. Exits with 1 if a promise was broken.
 """
 
 import argparse
@@ -72,7 +72,7 @@ class HttpServer:
         self._wait()
 
     def _wait(self) -> None:
-        # The first connection is made once, and not again as after a kill.
+        # Unlike a reconnect after a kill, the first connect is not retried.
         for _ in range(300):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)):
                 return
@@ -106,7 +106,7 @@ def kill_child(books: Path) -> bool:
 
 
 class Ledger:
-    """What the callers of one server were told."""
+    """The outcomes that the callers of one server were told."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long an event loop stands still."""
+"""Measures for how long an event loop stalls."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ _TICK = 0.002
 
 @asynccontextmanager
 async def stall_watch() -> AsyncIterator[list[float]]:
-    """Collect how long the running loop keeps a task waiting beyond its time, in seconds."""
+    """Collect how long the running loop delays a task beyond its time, in seconds."""
     gaps = [0.0]
 
     async def watch() -> None:

@@ -101,7 +101,7 @@ class _ToolSession(Session):
 
 
 class _Confirming:
-    """Says yes to everything."""
+    """A confirmation UI that confirms everything."""
 
     def get_user_confirmation(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> Any:  # noqa: ARG002
         from haystack.hooks.human_in_the_loop.dataclasses import ConfirmationUIResult
@@ -113,7 +113,7 @@ class HaystackSubject(Subject):
     """The installed `haystack_integrations.tools.mcp`: this package or 2.1.1."""
 
     def __init__(self, *, ours: bool) -> None:
-        # Imported here, because the floor does not need the package.
+        # Imported here, because the subject `floor` does not need the package.
         from haystack_integrations.tools import mcp
 
         if hasattr(mcp, "MCPConnection") is not ours:
@@ -136,7 +136,7 @@ class HaystackSubject(Subject):
         return _ToolSession(toolset, list(toolset))
 
     def open_with(self, target: Target, extra_name: str) -> tuple[Session, Callable[[], AbstractContextManager[Any]]]:
-        """Do the same as `open` with something in addition; give the context for calls, too."""
+        """Do the same as `open` with an addition of extras.py; also return the context for calls."""
         extra = EXTRAS[extra_name](self._package, target)
         toolset = self._package.MCPToolset(server_info=self._server_info(target), **extra.parameters)
         toolset.warm_up()
@@ -148,7 +148,7 @@ class HaystackSubject(Subject):
             self._package.MCPToolSnapshot.capture(toolset).save(path)
 
     def open_pinned(self, target: Target, snapshot: Path) -> tuple[Session, Callable[[], int]]:
-        """Do the same as `open` with a snapshot; give what counts the sessions that were opened, too."""
+        """Do the same as `open` with a snapshot; also return a function that counts the opened sessions."""
         toolset = self._package.MCPToolset(server_info=self._server_info(target), snapshot=snapshot)
         toolset.warm_up()
         return _ToolSession(toolset, list(toolset)), lambda: toolset.connection.status().sessions
@@ -160,7 +160,7 @@ class HaystackSubject(Subject):
         return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
 
     def open_registry(self, targets: list[Target]) -> Session:
-        """Connect to several servers by an alias of a registry; the last of them may be down."""
+        """Connect to several servers through an alias of a registry; the last of them may be down."""
         package = self._package
         providers = {f"server{number}": self._server_info(target) for number, target in enumerate(targets)}
         *_, last = providers
@@ -171,7 +171,7 @@ class HaystackSubject(Subject):
         return _ToolSession(toolset, list(toolset))
 
     def open_search(self, targets: list[Target]) -> tuple[Any, list[Any]]:
-        """Index the tools of several servers, each with its name as prefix; give the toolset and the tools, too."""
+        """Index the tools of several servers, each with its name as prefix; return the toolset and the tools."""
         toolsets = [
             self._package.MCPToolset(self._server_info(target), tool_name_prefix=f"s{number}")
             for number, target in enumerate(targets)
@@ -181,7 +181,7 @@ class HaystackSubject(Subject):
         return searchable, searchable.get_selectable_tools()
 
     def hooks(self) -> dict[str, list[Any]]:
-        """All hooks for Agents that there are; they let each call pass."""
+        """Return all hooks for Agents; they let each call pass."""
         from haystack_integrations.hooks import mcp as hooks
 
         confirmation = hooks.MCPConfirmationHook(_Confirming(), overrides={"echo": "never"})
@@ -196,7 +196,7 @@ class HaystackSubject(Subject):
 
     def open_many(self, targets: list[Target]) -> list[Session]:
         toolsets = self._toolsets(targets)
-        # 2.1.1 has no function of its own for several servers.
+        # 2.1.1 has no function for several servers, so Haystack's is used.
         getattr(self._package, "warm_up_toolsets", warm_up_tools)(toolsets)
         return [_ToolSession(toolset, list(toolset)) for toolset in toolsets]
 
@@ -246,7 +246,7 @@ def _sdk_client(target: Target) -> Any:
 
 
 class _ClientSession(Session):
-    """A `mcp.Client` that one task of the background loop opens, keeps and closes."""
+    """An `mcp.Client` that one task of the background loop opens, keeps open and closes."""
 
     def __init__(self, background: _BackgroundLoop, target: Target) -> None:
         self._background = background
@@ -286,7 +286,7 @@ class _ClientSession(Session):
         return self._listing
 
     def tools(self) -> list[Tool]:
-        """Hand-written Haystack tools, one function each way."""
+        """Return hand-written Haystack tools, with a sync and an async function each."""
         return [self._haystack_tool(tool) for tool in self._listing]
 
     def _haystack_tool(self, listed: Any) -> Tool:
@@ -336,7 +336,7 @@ class FloorSubject(Subject):
 
 
 class _DirectSession(Session):
-    """A `mcp.Client` in the loop of the caller."""
+    """An `mcp.Client` in the caller's loop."""
 
     def __init__(self, runner: asyncio.Runner, target: Target) -> None:
         self._runner = runner
@@ -367,7 +367,7 @@ class _DirectSession(Session):
         return lambda: call_tool(tool_name, arguments)
 
     def list_tools(self) -> Callable[[], Awaitable[Any]]:
-        """Return an async function that lists the tools, as a page that the client does not keep."""
+        """Return an async function that lists the tools without the client's cache."""
         list_tools = self._client.list_tools
         return lambda: list_tools(cache_mode="bypass")
 

@@ -35,10 +35,10 @@ Answer = dict[str, Any]
 Request = dict[str, Any]
 
 _WARM_UP_SHARE = 5
-"""Before every measurement, a fifth as many calls refill the caches, which the other subjects used meanwhile."""
+"""Before every measurement, a fifth as many calls refill the CPU's caches, which the other subjects used meanwhile."""
 
 _SETTLED, _IDLE = 1.0, 3.0
-"""Before and while wake-ups of idle sessions are counted, in seconds."""
+"""How long to wait before wake-ups of idle sessions are counted, and how long to count them, in seconds."""
 
 
 class Worker:
@@ -74,7 +74,7 @@ class Worker:
         self._open.clear()
 
     def _session(self, request: Request) -> Any:
-        """The connection for a request, kept open between rounds."""
+        """Return the connection for a request, kept open between rounds."""
         via = request.get("via", "toolset")
         key = json.dumps([via, request["target"]])
         if key not in self._open:
@@ -94,7 +94,7 @@ class Worker:
         return {"seconds": 0.0}
 
     def measure_call(self, request: Request) -> Answer:
-        """The median of `n` calls, one after another."""
+        """Measure the median of `n` calls, one after another."""
         call = self._session(request).call(request["tool"], request["arguments"])
         times = []
         for _ in range(request["n"] // _WARM_UP_SHARE + 1):
@@ -114,7 +114,7 @@ class Worker:
         return {"cpu": seconds / calls} if request.get("counts_cpu") else {}
 
     def measure_overhead(self, request: Request) -> Answer:
-        """Calls with something in addition and calls without it, in turns; the ratio of their medians."""
+        """Measure calls with an addition and calls without it, in turns: the ratio of their medians."""
         key = json.dumps([request["extra"], request["target"]])
         if key not in self._open:
             self._open[key] = self._subject.open_with(request["target"], request["extra"])
@@ -136,7 +136,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"overhead": seconds / without}}
 
     def measure_call_async(self, request: Request) -> Answer:
-        """The same with async calls in this thread's loop."""
+        """Measure the same as `measure_call` with async calls in this thread's loop."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
 
         async def measure() -> tuple[list[float], float]:
@@ -154,7 +154,7 @@ class Worker:
         return {"seconds": statistics.median(times), "figures": self._cpu_of(request, cpu, request["n"])}
 
     def measure_listing(self, request: Request) -> Answer:
-        """The median of `n` listings of all tools, one after another. hayhooks lists tools of its own, too."""
+        """Measure the median of `n` listings of all tools, one after another. hayhooks also lists its own tools."""
         list_tools = self._session(request).list_tools()
 
         async def measure() -> list[float]:
@@ -171,7 +171,7 @@ class Worker:
         return {"seconds": statistics.median(self._runner.run(measure()))}
 
     def measure_load(self, request: Request) -> Answer:
-        """`n` calls of each of several clients, all at once: how long they take, and how long they had to."""
+        """Measure `n` calls of each of several clients, all at once: how long they take, and how long they must take."""
         with self._many_sessions(request) as sessions:
             self._calls_of_each(request, sessions, 1)
             seconds, failed = self._calls_of_each(request, sessions, request["n"])
@@ -179,7 +179,7 @@ class Worker:
         return {"seconds": seconds / (len(sessions) * request["n"]), "figures": figures}
 
     def measure_load_memory(self, request: Request) -> Answer:
-        """`n` calls of several clients: how much memory the server has after 1,000 of them, and after all."""
+        """Measure `n` calls of several clients: the server's memory after 1,000 of them, and after all."""
         first, server = 1_000, self._psutil.Process(request["target"]["pid"])
         with self._many_sessions(request) as sessions:
             _, failed_first = self._calls_of_each(request, sessions, first // len(sessions))
@@ -205,7 +205,7 @@ class Worker:
                 session.close()
 
     def _calls_of_each(self, request: Request, sessions: list[Any], n: int) -> tuple[float, int]:
-        """Let every session make `n` calls, one after another; how long all took, and how many failed."""
+        """Let every session make `n` calls, one after another; return how long all took, and how many failed."""
 
         async def calls_of(session: Any) -> int:
             call = session.call_async(request["tool"], request["arguments"])
@@ -226,7 +226,7 @@ class Worker:
         return self._runner.run(measure())
 
     def measure_concurrent(self, request: Request) -> Answer:
-        """`concurrency` calls at once, each in a thread; the median of `n` batches."""
+        """Measure `concurrency` calls at once, each in a thread: the median of `n` batches."""
         call = self._session(request).call(request["tool"], request["arguments"])
         concurrency = request["concurrency"]
         times = []
@@ -240,7 +240,7 @@ class Worker:
         return {"seconds": statistics.median(times)}
 
     def measure_concurrent_async(self, request: Request) -> Answer:
-        """`concurrency` calls at once in one loop: the median of `n` batches, and the longest stall of the loop."""
+        """Measure `concurrency` calls at once in one loop: the median of `n` batches, and the loop's longest stall."""
         call = self._session(request).call_async(request["tool"], request["arguments"])
 
         async def batch() -> float:
@@ -253,8 +253,8 @@ class Worker:
             cpu = process_time()
             times = [await batch() for _ in range(request["n"])]
             cpu = process_time() - cpu
-            # In a batch of its own, because the watch wakes the loop all the time. Frozen as in `measure_held_up`: which
-            # subject's batch the next full collection falls into is chance.
+            # The stall is measured in a separate batch, because the watch wakes the loop all the time. Objects are frozen
+            # as in `measure_held_up`, because it is chance which subject's batch the next full collection falls into.
             gc.collect()
             gc.freeze()
             async with stall_watch() as gaps:
@@ -268,13 +268,13 @@ class Worker:
 
     def measure_held_up(self, request: Request) -> Answer:
         """
-        A call with a large result, alone; and during another one, the longest call of another session.
+        Measure a call with a large result alone, and during another such call, the longest call of another session.
 
         The objects of the imported packages are frozen, as the guide advises, because a full garbage collection of them
         would add 60 ms and more to that of every subject.
         """
         call = self._session(request).call(request["tool"], request["arguments"])
-        # A server of its own, which is not held up itself.
+        # The other session has its own server, which the large result does not delay.
         script = str(Path(__file__).parent / "costless_server.py")
         other_server = {"command": sys.executable, "args": ["-I", "-S", script]}
         other = self._session({**request, "target": other_server}).call("echo", {"text": "hello"})
@@ -312,7 +312,7 @@ class Worker:
         return {"seconds": seconds}
 
     def measure_warm_up_file(self, request: Request) -> Answer:
-        """Warm up the servers of a file, the last of which is dead, and before that the slowest, the first, alone."""
+        """Warm up the servers of a file, the last of which is dead; before that, the first, the slowest, alone."""
         slowest = self.measure_warm_up_one({"target": request["targets"][0]})["seconds"]
         servers = {f"server-{number}": target for number, target in enumerate(request["targets"])}
         with tempfile.TemporaryDirectory() as folder:
@@ -330,7 +330,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
 
     def measure_warm_up_registry(self, request: Request) -> Answer:
-        """Warm up the same servers as an alias of a registry, and before that the slowest, the first, alone."""
+        """Warm up the same servers as an alias of a registry; before that, the first, the slowest, alone."""
         slowest = self.measure_warm_up_one({"target": request["targets"][0]})["seconds"]
         begin = perf_counter()
         session = self._subject.open_registry(request["targets"])
@@ -343,7 +343,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"against-slowest": seconds / slowest}}
 
     def measure_tool_search(self, request: Request) -> Answer:
-        """Searches, in turns with those of Haystack's own toolset, which does not look for changes."""
+        """Measure searches, in turns with those of Haystack's own toolset, which does not check for changes."""
         from haystack.tools import SearchableToolset
 
         key = "search" + json.dumps(request["targets"])
@@ -392,7 +392,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"stall": stall}}
 
     def measure_idle(self, request: Request) -> Answer:
-        """Open sessions, and see what each costs while nobody uses them: threads, memory, wake-ups in a second."""
+        """Open sessions, and measure the cost of each while unused: threads, memory, wake-ups in a second."""
         first, *rest = request["targets"]
         sessions = [self._subject.open(first)]
         gc.collect()
@@ -432,7 +432,7 @@ class Worker:
 
     def measure_toolset(self, request: Request) -> Answer:
         """Connect and load a server's tools until they are usable."""
-        gc.collect()  # Do not measure the collection of the previous round's tools.
+        gc.collect()  # The collection of the previous round's tools is not to be measured.
         begin = perf_counter()
         session = self._subject.open(request["target"])
         count = len(session.listing() if hasattr(session, "listing") else session.tools())
@@ -444,7 +444,7 @@ class Worker:
         return {"seconds": seconds}
 
     def measure_cold_snapshot(self, request: Request) -> Answer:
-        """Build a toolset with a snapshot until its tools are usable, and before that one that connects."""
+        """Create a toolset with a snapshot until its tools are usable; before that, one that connects."""
         begin = perf_counter()
         connected = self._subject.open(request["target"])
         connecting = perf_counter() - begin
@@ -483,7 +483,7 @@ class Worker:
         return self._open[key][1]
 
     def measure_agent(self, request: Request) -> Answer:
-        """A run of an Agent in two steps, the first with `calls` calls."""
+        """Measure a run of an Agent in two steps, the first with `calls` calls."""
         from haystack.dataclasses import ChatMessage
 
         agent, messages = self._agent(request), [ChatMessage.from_user("go")]
@@ -497,7 +497,7 @@ class Worker:
         return {"seconds": statistics.median(times)}
 
     def measure_agent_hooks(self, request: Request) -> Answer:
-        """Runs of an Agent with hooks and of one without, in turns; the ratio of their medians."""
+        """Measure runs of an Agent with hooks and of one without, in turns: the ratio of their medians."""
         from haystack.dataclasses import ChatMessage
 
         messages = [ChatMessage.from_user("go")]
@@ -513,7 +513,7 @@ class Worker:
         return {"seconds": seconds, "figures": {"overhead": seconds / without}}
 
     def measure_agent_async(self, request: Request) -> Answer:
-        """The same with `run_async`."""
+        """Measure the same as `measure_agent` with `run_async`."""
         from haystack.dataclasses import ChatMessage
 
         agent, messages = self._agent(request), [ChatMessage.from_user("go")]
