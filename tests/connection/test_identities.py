@@ -224,8 +224,8 @@ def test_closing_ends_the_calls_that_wait_to_know_whether_the_server_has_session
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = MCPConnection(StreamableHttpServerInfo(f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"))
         calls = [in_thread(call, name) for name in ("alice", "bob")]
-        users = wait_until(lambda: connection._identities, "the first call")
-        wait_until(lambda: users._finding_out._waiters, "the second, which waits for it")
+        sessions = wait_until(lambda: connection._server_sessions, "the first call")
+        wait_until(lambda: sessions._finding_out._waiters, "the second, which waits for it")
         connection.close()
         for each in calls:
             each.result(LIMIT)

@@ -291,7 +291,7 @@ class MCPTool(ToolBase, Tool):
         Make a tool that uses the connection of a toolset and keeps the toolset alive.
         """
         tool = cls.__new__(cls)
-        tool._connection, tool._holds = toolset._connection, toolset._holds
+        tool._connection, tool._users = toolset._connection, toolset._users
         tool._set_up(remote_name, name, toolset=toolset, **parameters)
         tool._guard, tool._snapshot = toolset._guard, toolset._snapshot
         return tool

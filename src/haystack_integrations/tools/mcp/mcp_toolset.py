@@ -32,7 +32,7 @@ from haystack.tools.toolset import Toolset
 from pydantic import SkipValidation
 
 from haystack_integrations.tools.mcp.any_tools import warm_up_tools, warm_up_tools_async
-from haystack_integrations.tools.mcp.connection.context_managed import Sessions
+from haystack_integrations.tools.mcp.connection.context_managed import OperationRunner
 from haystack_integrations.tools.mcp.connection.limits import BackgroundRetry, CallOptions
 from haystack_integrations.tools.mcp.connection.listening import Watching
 from haystack_integrations.tools.mcp.connection.reading import Reading
@@ -286,7 +286,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return self._guarded_instructions()
 
     @property
-    def _sessions(self) -> Sessions:
+    def _runner(self) -> OperationRunner:
         return self._connection
 
     def _lock(self) -> threading.RLock:

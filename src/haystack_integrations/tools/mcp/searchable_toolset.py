@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     warm_up_tools_async,
 )
 from haystack_integrations.tools.mcp.budgets import admit_call
-from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments_of_own
 from haystack_integrations.tools.mcp.convert.server_texts import html_table
 from haystack_integrations.tools.mcp.errors import (
@@ -124,9 +124,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self.search_tool_name = search_tool_name
         self.search_tool_description = search_tool_description
         self.search_tool_parameters_description = search_tool_parameters_description
-        self._holds = Holds()
+        self._users = UserCount()
         for item in connected_items(self.catalog):
-            item._holds.count_those_of(self._holds)
+            item._users.count_users_of(self._users)
         self._index = ToolIndex({})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # None before warm-up.

@@ -261,7 +261,7 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
     return value
 
 
-def resolved(value: str | Secret) -> str:
+def secret_text(value: str | Secret) -> str:
     """
     Return a text that may be a Secret.
 

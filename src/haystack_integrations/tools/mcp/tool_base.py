@@ -69,7 +69,7 @@ class Connected(ContextManaged):
         """
         self.required = required
         self._connection = MCPConnection(server_info_from(server_info), **options)
-        self._holds = self._connection._holds
+        self._users = self._connection._users
 
     @property
     def server_info(self) -> MCPServerInfo:
@@ -165,7 +165,7 @@ class Connected(ContextManaged):
             self._load_listing(listing)
         except (MCPDriftError, MCPToolNotFoundError, ValueError):
             # A server whose definitions could never be used need not keep running.
-            if not self._generation and not self._holds.is_held:
+            if not self._generation and not self._users.is_used:
                 self._leave()
             raise
 

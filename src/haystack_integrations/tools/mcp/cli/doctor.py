@@ -42,7 +42,7 @@ from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.options import unusable_by_model
-from haystack_integrations.tools.mcp.secret_template import resolved
+from haystack_integrations.tools.mcp.secret_template import secret_text
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 
@@ -161,7 +161,7 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
             yield Finding(PROBLEM, text, advice if server.toolset is not None else "Set them", ExitCode.USAGE)
             return
         if isinstance(info, HttpServerInfo):
-            url = urlsplit(resolved(info.url))
+            url = urlsplit(secret_text(info.url))
             if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
                 text = "Everything goes unencrypted over http://, with tokens and results"
                 yield Finding(WARNING, text, "Use https:// if the server has it")

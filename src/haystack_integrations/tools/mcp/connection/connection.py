@@ -25,9 +25,9 @@ from haystack.tracing.tracer import is_tracing_enabled
 from haystack_integrations.tools.mcp.concurrency import begin_import, imported, lock_of_each_process
 from haystack_integrations.tools.mcp.connection.context_managed import (
     ContextManaged,
-    Holds,
+    OperationRunner,
     Read,
-    Sessions,
+    UserCount,
     asynchronous,
     blocking,
 )
@@ -45,9 +45,9 @@ from haystack_integrations.tools.mcp.connection.requests import (
     Admission,
     CallKeywords,
     CallRequest,
-    call_failed,
     call_recorder,
     call_request,
+    executor_failure,
 )
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
@@ -67,7 +67,7 @@ from haystack_integrations.tools.mcp.request_context import current_caller
 if TYPE_CHECKING:
     import mcp_types as types
 
-    from haystack_integrations.tools.mcp.connection.identities import Identities
+    from haystack_integrations.tools.mcp.connection.identities import ServerSessions
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
@@ -121,9 +121,9 @@ class Pool:
 
     def __init__(self) -> None:
         self.lock: Callable[[], threading.Lock] = lock_of_each_process()
-        self._shared: list[tuple[Any, Identities]] = []
+        self._shared: list[tuple[Any, ServerSessions]] = []
 
-    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> Identities:
+    def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> ServerSessions:
         """
         Find or make the sessions with a server, and count one more user.
 
@@ -133,49 +133,49 @@ class Pool:
         :returns: The sessions.
         """
         # It imports the types of the protocol, which are there once `preloaded` was awaited.
-        from haystack_integrations.tools.mcp.connection.identities import Identities  # noqa: PLC0415
+        from haystack_integrations.tools.mcp.connection.identities import ServerSessions  # noqa: PLC0415
 
         settings = _settings(server_info), _settings(handlers)
         with self.lock():
-            alike = (identities for known, identities in self._shared if known == settings)
-            identities = next(alike, None) if share else None
-            if identities is None:
-                identities = Identities(server_info, handlers)
+            alike = (sessions for known, sessions in self._shared if known == settings)
+            sessions = next(alike, None) if share else None
+            if sessions is None:
+                sessions = ServerSessions(server_info, handlers)
                 if share:
-                    self._shared.append((settings, identities))
-            identities.users += 1
-            return identities
+                    self._shared.append((settings, sessions))
+            sessions.users += 1
+            return sessions
 
-    def release(self, identities: Identities) -> bool:
+    def release(self, sessions: ServerSessions) -> bool:
         """
         Drop one user.
 
-        :param identities: What it used.
+        :param sessions: What it used.
         :returns: Whether it was the last, so that they are to be closed.
         """
         with self.lock():
-            identities.users -= 1
-            if not identities.users:
-                self._shared = [shared for shared in self._shared if shared[1] is not identities]
-            return not identities.users
+            sessions.users -= 1
+            if not sessions.users:
+                self._shared = [shared for shared in self._shared if shared[1] is not sessions]
+            return not sessions.users
 
 
 pool: Pool = Pool()
 
 
-def release_collected(identities: Identities) -> None:
+def release_collected(sessions: ServerSessions) -> None:
     """
     Drop a user that was garbage-collected.
 
     Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
     executor. Without one, there is no session to close.
 
-    :param identities: What it used.
+    :param sessions: What it used.
     """
 
     def release() -> None:
-        if pool.release(identities):
-            identities.close_in_background()
+        if pool.release(sessions):
+            sessions.close_in_background()
 
     executor = AsyncExecutor._singleton
     if executor is not None:
@@ -193,7 +193,7 @@ def _settings(configuration: Any) -> Any:
 
 
 @explains_options
-class MCPConnection(Reading, Watching, Sessions, ContextManaged):
+class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     """
     The supervised connection to one MCP server.
 
@@ -268,8 +268,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         # What the server said of its use when a run was recorded that is played without it.
         self._recorded_instructions: str | None = None
         # The blocks and calls that use it. Once a block has ended, the last of them closes it.
-        self._holds = Holds()
-        self._identities: Identities | None = None
+        self._users = UserCount()
+        self._server_sessions: ServerSessions | None = None
         self._watchers: set[Watcher] = set()
         self._finalizer: weakref.finalize[..., Any] | None = None
         self._was_used = False
@@ -302,51 +302,52 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         return partial(type(self), **own_parameters(self, MCPConnection)), ()
 
-    def _acquire(self) -> Identities:
-        identities = self._identities
-        if identities is not None:
-            return identities
+    def _acquire(self) -> ServerSessions:
+        sessions = self._server_sessions
+        if sessions is not None:
+            return sessions
         acquired = pool.acquire(self.server_info, self.handlers, share=self.share)
         with pool.lock():
-            if self._identities is None:
-                self._identities = acquired
+            if self._server_sessions is None:
+                self._server_sessions = acquired
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # everything that is still open then is closed together
                 for watcher in self._watchers:
-                    _post(acquired.base.listening.add, watcher)
+                    _post(acquired.own.listening.add, watcher)
                 return acquired
-            identities = self._identities
+            sessions = self._server_sessions
         pool.release(acquired)  # another thread was first, so this is never the last user
-        return identities
+        return sessions
 
     def _note_link(self, uri: str) -> None:
         """
         Remember a URI that the caller got from the server, as long as the connection is used by somebody.
         """
-        if self._identities is not None:  # it may have been closed meanwhile
-            self._identities.given_links.note(current_caller(), uri)
+        sessions = self._server_sessions
+        if sessions is not None:  # it may have been closed meanwhile
+            sessions.given_links.note(current_caller(), uri)
 
     def _was_given(self, uri: str) -> bool:
         return self._acquire().given_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
-        identities = self._identities  # it need not describe the server each time
-        return self.server_info.describe() if identities is None else identities.base.description
+        sessions = self._server_sessions  # it need not describe the server each time
+        return self.server_info.describe() if sessions is None else sessions.own.description
 
-    def _release(self) -> Identities | None:
+    def _release(self) -> ServerSessions | None:
         """
         Stop using the sessions; return them if they are to be closed.
         """
         with pool.lock():
-            identities, self._identities = self._identities, None
+            sessions, self._server_sessions = self._server_sessions, None
             finalizer, self._finalizer = self._finalizer, None
-            if identities is not None:
+            if sessions is not None:
                 for watcher in self._watchers:
-                    _post(identities.base.listening.remove, watcher)
-        if identities is None or finalizer is None or finalizer.detach() is None:
+                    _post(sessions.own.listening.remove, watcher)
+        if sessions is None or finalizer is None or finalizer.detach() is None:
             return None
-        return identities if pool.release(identities) else None
+        return sessions if pool.release(sessions) else None
 
     @property
     def is_ready(self) -> bool:
@@ -361,10 +362,10 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         The session of the server info, or that of the identity that made a call last if that is newer.
         """
-        identities = self._identities
-        if identities is None:
+        sessions = self._server_sessions
+        if sessions is None:
             return None
-        return identities.base if identities.newest is None or identities.base.is_ready() else identities.newest
+        return sessions.own if sessions.newest is None or sessions.own.is_ready() else sessions.newest
 
     @property
     def _session(self) -> Session | None:
@@ -495,7 +496,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         task_id = self._checked_call(call).task_id
         if task_id is not None:
-            await self._sessions._ask("tasks/cancel", lambda client: client.cancel_task(task_id))
+            await self._runner._ask("tasks/cancel", lambda client: client.cancel_task(task_id))
         return task_id is not None
 
     cancel_call: Final = blocking(_cancel_call)
@@ -534,7 +535,7 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else WaitingReports(request.on_progress)
         request.report = None if reports is None else reports.put
-        self._holds.calls.add(request)
+        self._users.calls.add(request)
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -544,20 +545,20 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
-                    raise call_failed(error, request) from error
+                    raise executor_failure(error, request) from error
             for block in result.content:
                 if block.type == "resource_link":  # the interceptors may have removed some
                     self._note_link(block.uri)
             return result
         finally:
-            self._holds.calls.discard(request)
-            if self._holds.is_to_be_closed and self._holds.closes_after_call():
+            self._users.calls.discard(request)
+            if self._users.is_to_be_closed and self._users.closes_after_call():
                 self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
         request.report = None if reports is None else reports.add
-        self._holds.calls.add(request)
+        self._users.calls.add(request)
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
@@ -568,14 +569,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
-                    raise call_failed(error, request) from error
+                    raise executor_failure(error, request) from error
             for block in result.content:
                 if block.type == "resource_link":  # the interceptors may have removed some
                     self._note_link(block.uri)
             return result
         finally:
-            self._holds.calls.discard(request)
-            if self._holds.is_to_be_closed and self._holds.closes_after_call():
+            self._users.calls.discard(request)
+            if self._users.is_to_be_closed and self._users.closes_after_call():
                 self._leave()
 
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
@@ -593,9 +594,9 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
         longest = None if limits.longest_call is None else waits + limits.longest_call
-        if self._identities is None or self._interceptors:
+        if self._server_sessions is None or self._interceptors:
             return self._prepare_and_call(request), longest
-        return self._identities.call(request), longest
+        return self._server_sessions.call(request), longest
 
     async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
         await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
@@ -609,21 +610,21 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         return await call.run()
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        self._holds.calls.add(body)
+        self._users.calls.add(body)
         try:
             return self._executor(body).run(body, self._longest_wait, has_limit=True)
         finally:
-            self._holds.calls.discard(body)
-            if self._holds.is_to_be_closed and self._holds.closes_after_call():
+            self._users.calls.discard(body)
+            if self._users.is_to_be_closed and self._users.closes_after_call():
                 self._leave()
 
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        self._holds.calls.add(body)
+        self._users.calls.add(body)
         try:
             return await self._executor(body).run_async(body, self._longest_wait, has_limit=True)
         finally:
-            self._holds.calls.discard(body)
-            if self._holds.is_to_be_closed and self._holds.closes_after_call():
+            self._users.calls.discard(body)
+            if self._users.is_to_be_closed and self._users.closes_after_call():
                 self._leave()
 
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
@@ -637,12 +638,12 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         msg = f"Failed to connect to {self.server_info.describe()}: {error}."
         return MCPConnectionError(msg, self.server_info, "connect")
 
-    async def _acquired(self) -> Identities:
+    async def _acquired(self) -> ServerSessions:
         """
         Return the sessions with the server. To be awaited in the executor's loop.
         """
         try:
-            if self._identities is None:
+            if self._server_sessions is None:
                 await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
             return self._acquire()
         except (OSError, RuntimeError) as error:  # such as a process that can start no thread
@@ -684,11 +685,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         """
         List the tools in the session of the server info, without opening it.
         """
-        identities = self._identities
-        if identities is None:
+        sessions = self._server_sessions
+        if sessions is None:
             msg = f"{self.server_info.describe()} is not connected"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
-        body = identities.base.list_tools_if_open(self.connection_timeout)
+        body = sessions.own.list_tools_if_open(self.connection_timeout)
         # Not counted as a user: nobody waits for it, and it must not put off the closing.
         return await self._executor(body).run_async(body, self.connection_timeout, has_limit=True)
 
@@ -727,8 +728,8 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _watch(self, watcher: Watcher) -> Unsubscribe:
         with pool.lock():
             self._watchers.add(watcher)
-            if self._identities is not None:
-                _post(self._identities.base.listening.add, watcher)
+            if self._server_sessions is not None:
+                _post(self._server_sessions.own.listening.add, watcher)
         connection = weakref.ref(self)
 
         def unwatch() -> None:
@@ -741,21 +742,21 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
     def _unwatch(self, watcher: Watcher) -> None:
         with pool.lock():
             self._watchers.discard(watcher)
-            if self._identities is not None:
-                _post(self._identities.base.listening.remove, watcher)
+            if self._server_sessions is not None:
+                _post(self._server_sessions.own.listening.remove, watcher)
 
     async def _subscribed(self, uri: str) -> None:
-        await (await self._acquired()).base.subscribe(uri, self.connection_timeout)
+        await (await self._acquired()).own.subscribe(uri, self.connection_timeout)
 
     def _has_own_session(self) -> bool:
         """
         Return whether the session of the server info is open. From any thread.
         """
-        identities = self._identities
-        return identities is not None and identities.base.is_ready()
+        sessions = self._server_sessions
+        return sessions is not None and sessions.own.is_ready()
 
     @property
-    def _sessions(self) -> MCPConnection:
+    def _runner(self) -> MCPConnection:
         return self
 
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
@@ -832,14 +833,14 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
 
         :returns: A snapshot.
         """
-        identities = self._identities
-        if identities is None:
+        sessions = self._server_sessions
+        if sessions is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        supervisor, newest = identities.base, self._newest or identities.base
+        supervisor, newest = sessions.own, self._newest or sessions.own
         details = self._details()
-        users = (supervisor, *identities.others.values())
-        sessions = [user.session for user in users if user.session is not None]
-        retry_in = max([supervisor.gate.retry_in, *(user.throttle.seconds for user in users)])
+        supervisors = (supervisor, *sessions.by_identity.values())
+        opened = [each.session for each in supervisors if each.session is not None]
+        retry_in = max([supervisor.gate.retry_in, *(each.throttle.seconds for each in supervisors)])
         return MCPConnectionStatus(
             state=newest.state,
             protocol_version=details.protocol_version if details else None,
@@ -847,11 +848,11 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
             server_version=details.version if details else None,
             capabilities=details.capabilities if details else None,
             extensions=details.extensions if details else None,
-            users=identities.users,
-            sessions=supervisor.sessions,
+            users=sessions.users,
+            sessions=supervisor.sessions_opened,
             calls=supervisor.calls,
             failed_calls=supervisor.failed_calls,
-            in_flight=sum(session.in_flight for session in sessions),
+            in_flight=sum(session.in_flight for session in opened),
             last_error=supervisor.last_error,
             circuit=supervisor.gate.state,
             retry_in=retry_in if retry_in > 0 else None,
@@ -867,28 +868,28 @@ class MCPConnection(Reading, Watching, Sessions, ContextManaged):
         `with` instead. Idempotent, and callable from any thread. On the executor's own thread it only schedules the
         close and returns. A later use opens a session again.
         """
-        identities = self._leave()
-        if identities is not None and not AsyncExecutor.get_instance().in_loop_thread():
-            with _closing(identities):
-                AsyncExecutor.get_instance().run(_closed(identities), _CLOSE_TIMEOUT)
+        sessions = self._leave()
+        if sessions is not None and not AsyncExecutor.get_instance().in_loop_thread():
+            with _closing(sessions):
+                AsyncExecutor.get_instance().run(_closed(sessions), _CLOSE_TIMEOUT)
 
-    def _leave(self) -> Identities | None:
+    def _leave(self) -> ServerSessions | None:
         """
         Stop using the sessions, and have them closed in the background if nobody else uses them; return them then.
         """
-        identities = self._release()
-        if identities is not None:
-            AsyncExecutor.get_instance().post(identities.close_in_background)
-        return identities
+        sessions = self._release()
+        if sessions is not None:
+            AsyncExecutor.get_instance().post(sessions.close_in_background)
+        return sessions
 
     async def close_async(self) -> None:
         """
         Do the same as `close` without blocking the event loop.
         """
-        identities = self._leave()  # it is closed even if the caller is cancelled
-        if identities is not None:
-            with _closing(identities):
-                await AsyncExecutor.get_instance().run_async(_closed(identities), _CLOSE_TIMEOUT)
+        sessions = self._leave()  # it is closed even if the caller is cancelled
+        if sessions is not None:
+            with _closing(sessions):
+                await AsyncExecutor.get_instance().run_async(_closed(sessions), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
         self.open()
@@ -924,13 +925,13 @@ def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
 
 
 @contextmanager
-def _closing(identities: Identities) -> Iterator[None]:
+def _closing(sessions: ServerSessions) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, RuntimeError) as error:
-        server = identities.base.description
+        server = sessions.own.description
         logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
-async def _closed(identities: Identities) -> None:
-    await asyncio.shield(identities.close_in_background())
+async def _closed(sessions: ServerSessions) -> None:
+    await asyncio.shield(sessions.close_in_background())

@@ -34,7 +34,7 @@ Read: TypeAlias = "Callable[[MCPClient], Coroutine[Any, Any, T]]"
 _lock = lock_of_each_process()  # held for a few instructions, and never while another lock is taken
 
 
-class Holds:
+class UserCount:
     """
     Counts who uses an object: `with` blocks and calls. From any thread.
 
@@ -47,7 +47,7 @@ class Holds:
 
     def __init__(self) -> None:
         """
-        Initialize the Holds. Nobody uses the object yet.
+        Initialize the UserCount. Nobody uses the object yet.
         """
         self._blocks = 0
         # Calls note themselves here, by one step of the set that takes no lock.
@@ -55,9 +55,9 @@ class Holds:
         # A call looks at it once it has left.
         self.is_to_be_closed: bool = False
         # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
-        self._outer: list[Holds] = []
+        self._outer: list[UserCount] = []
 
-    def count_those_of(self, outer: Holds) -> None:
+    def count_users_of(self, outer: UserCount) -> None:
         """
         Count the users of an object that this one is part of.
 
@@ -102,16 +102,16 @@ class Holds:
             return self._closes_now()
 
     @property
-    def is_held(self) -> bool:
+    def is_used(self) -> bool:
         """
         Whether somebody uses the object now.
         """
-        return self._blocks > 0 or bool(self.calls) or any(outer.is_held for outer in self._outer)
+        return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._outer)
 
     def _closes_now(self) -> bool:
         # Set before it looks for calls, so that one that it still sees finds it set after leaving.
         self.is_to_be_closed = True
-        self.is_to_be_closed = self.is_held
+        self.is_to_be_closed = self.is_used
         return not self.is_to_be_closed
 
 
@@ -124,7 +124,7 @@ class ContextManaged:
     """
 
     # The users.
-    _holds: Holds
+    _users: UserCount
 
     @abstractmethod
     def _enter(self) -> object:
@@ -160,11 +160,11 @@ class ContextManaged:
 
     @contextmanager
     def _entering(self) -> Iterator[None]:
-        self._holds.enter()
+        self._users.enter()
         try:
             yield
         except BaseException:
-            if self._holds.leave():
+            if self._users.leave():
                 self._leave()
             raise
 
@@ -172,7 +172,7 @@ class ContextManaged:
         try:
             self._enter()
         except BaseException:
-            if self._holds.ask_to_close():
+            if self._users.ask_to_close():
                 self._leave()
             raise
 
@@ -192,7 +192,7 @@ class ContextManaged:
         """
         Close it, unless somebody else uses it.
         """
-        if self._holds.leave():
+        if self._users.leave():
             self._close_unused()
 
     async def __aenter__(self) -> Self:
@@ -211,7 +211,7 @@ class ContextManaged:
         """
         Close it without blocking the event loop, unless somebody else uses it.
         """
-        if self._holds.leave():
+        if self._users.leave():
             await self._close_unused_async()
 
 
@@ -239,7 +239,7 @@ class Compound(ContextManaged):
             await part.close_async()
 
     def _free_parts(self) -> Iterator[ContextManaged]:
-        return (part for part in self._parts() if part._holds.ask_to_close())
+        return (part for part in self._parts() if part._users.ask_to_close())
 
     def _close_unused(self) -> None:
         for part in self._free_parts():
@@ -254,7 +254,7 @@ class Compound(ContextManaged):
             part._leave()
 
 
-class Sessions(ABC):
+class OperationRunner(ABC):
     """
     What the operations of a connection run with.
     """
@@ -302,18 +302,18 @@ class Sessions(ABC):
         """Return what the server said of itself when the session was opened; None while there is none."""
 
 
-class UsesSessions(ABC):
+class UsesRunner(ABC):
     """
     A public class whose operations run in the loop of all sessions.
     """
 
     @property
     @abstractmethod
-    def _sessions(self) -> Sessions:
+    def _runner(self) -> OperationRunner:
         """What the operations run with."""
 
 
-S = TypeVar("S", bound=UsesSessions)
+S = TypeVar("S", bound=UsesRunner)
 
 
 def blocking(body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
@@ -325,7 +325,7 @@ def blocking(body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Calla
     """
 
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._sessions._submit(body(self, *args, **kwargs))
+        return self._runner._submit(body(self, *args, **kwargs))
 
     _describe(run, body, _name(body), body.__doc__)
     return run
@@ -342,7 +342,7 @@ def asynchronous(
     """
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._sessions._submit_async(body(self, *args, **kwargs))
+        return await self._runner._submit_async(body(self, *args, **kwargs))
 
     name = _name(body)
     _, _, rest = inspect.cleandoc(body.__doc__ or "").partition("\n\n")

@@ -95,20 +95,20 @@ class GivenLinks:
         return (caller, uri) in self._given
 
 
-class Identities:
+class ServerSessions:
     """
     The sessions of all who use one server info. All state is touched in the executor's loop only.
     """
 
     def __init__(self, server_info: MCPServerInfo, handlers: MCPHandlers) -> None:
         """
-        Initialize the Identities.
+        Initialize the ServerSessions.
 
         :param server_info: How to reach the server.
         :param handlers: What is done for the server.
         """
         # That of the server info itself.
-        self.base: Supervisor = Supervisor(server_info, handlers)
+        self.own: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
         # What models may follow.
         self.given_links: GivenLinks = GivenLinks()
@@ -121,7 +121,7 @@ class Identities:
     def _reset(self) -> None:
         self._is_stateless: bool | None = None
         # Those of identities, by their keys.
-        self.others: dict[Any, Supervisor] = {}
+        self.by_identity: dict[Any, Supervisor] = {}
         # What closes those of them that nobody uses, in the order in which they became idle.
         self._idle: dict[Any, asyncio.TimerHandle] = {}
         self._finding_out = asyncio.Lock()
@@ -136,9 +136,9 @@ class Identities:
         :returns: A coroutine of the result, for the executor's loop. It raises MCPInvocationError if there is none, and
             ValueError if answers of the caller do not fit the questions of the call to continue.
         """
-        call = ToolCall(request, self.base.handlers)
+        call = ToolCall(request, self.own.handlers)
         if not self._has_providers and current_context.get() is None and current_identity.get().key is None:
-            return call.run(self.base)
+            return call.run(self.own)
         return self._identified(call)
 
     async def _identified(self, call: ToolCall) -> types.CallToolResult:
@@ -146,7 +146,7 @@ class Identities:
             return await self.run(call.run, call.request.connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
-            self.base.note_error(str(failure))
+            self.own.note_error(str(failure))
             raise failure from failure.__cause__
 
     async def run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
@@ -164,7 +164,7 @@ class Identities:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # the task is the operation's own
             if identity.headers:
-                self.base.redactor.remember(secrets_in({"headers": identity.headers}))
+                self.own.redactor.remember(secrets_in({"headers": identity.headers}))
             try:
                 return await self._run(operation, deadline - now())
             except NotForCallerError:
@@ -173,24 +173,24 @@ class Identities:
                 self._close(_ALL)
                 return await self._run(operation, deadline - now())
         except MCPConnectionError as error:
-            self.base.note_error(str(error))
+            self.own.note_error(str(error))
             raise
 
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         supervisor = await self._chosen(current_identity.get().key, max(timeout, 0.0))
-        supervisor.users += 1
-        if supervisor is not self.base:
+        supervisor.operations += 1
+        if supervisor is not self.own:
             self.newest = supervisor
             self._wake(supervisor.serves)
         try:
             return await operation(supervisor)
         finally:
-            supervisor.users -= 1
-            if not supervisor.users and self.others.get(supervisor.serves) is supervisor:
+            supervisor.operations -= 1
+            if not supervisor.operations and self.by_identity.get(supervisor.serves) is supervisor:
                 self._let_idle(supervisor.serves)
 
     async def _identify(self, timeout: float) -> Identity:
-        info, context = self.base.server_info, current_context.get()
+        info, context = self.own.server_info, current_context.get()
         try:
             headers: dict[str, str] = {}
             if self._has_providers:
@@ -221,25 +221,25 @@ class Identities:
         if self._loop is not loop:  # after a fork, or a shutdown of the executor
             self._loop = loop
             self._reset()
-        if key is None or self.base.is_closed:
-            return self.base
+        if key is None or self.own.is_closed:
+            return self.own
         if self._is_stateless is None:
             await self._find_out(key, timeout)
-        return self.others.get(_ALL, self.base) if self._is_stateless else self._own_of(key)
+        return self.by_identity.get(_ALL, self.own) if self._is_stateless else self._own_of(key)
 
     async def _find_out(self, key: Any, timeout: float) -> None:
         try:
-            async with within(timeout, self.base.server_info), self._finding_out:
+            async with within(timeout, self.own.server_info), self._finding_out:
                 if self._is_stateless is None:
                     self._is_stateless = await self._first_is_stateless(key, timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):
                 raise
-            msg = f"Failed to connect to {self.base.description}: timed out after {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, self.base.server_info, "connect") from None
+            msg = f"Failed to connect to {self.own.description}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.own.server_info, "connect") from None
 
     async def _first_is_stateless(self, key: Any, timeout: float) -> bool:
-        session = self.base.session
+        session = self.own.session
         if session is not None and session.is_open:
             return session.is_stateless
         supervisor = self._own_of(key)
@@ -248,17 +248,17 @@ class Identities:
         except BaseException:
             self._close(key)
             raise
-        if session.is_stateless and self.others.get(key) is supervisor:  # otherwise it was closed in this moment
+        if session.is_stateless and self.by_identity.get(key) is supervisor:  # otherwise it was closed in this moment
             supervisor.serves = _ALL
-            self.others[_ALL] = self.others.pop(key)
+            self.by_identity[_ALL] = self.by_identity.pop(key)
         return session.is_stateless
 
     def _own_of(self, key: Any) -> Supervisor:
-        if self.base.is_closed:
-            return self.base  # another one would open a session that nobody closes
-        if key not in self.others:
-            self.others[key] = Supervisor(self.base.server_info, self.base.handlers, base=self.base, serves=key)
-        return self.others[key]
+        if self.own.is_closed:
+            return self.own  # another one would open a session that nobody closes
+        if key not in self.by_identity:
+            self.by_identity[key] = Supervisor(self.own.server_info, self.own.handlers, base=self.own, serves=key)
+        return self.by_identity[key]
 
     def _let_idle(self, key: Any) -> None:
         if key is _ALL:
@@ -274,7 +274,7 @@ class Identities:
 
     def _close(self, key: Any) -> None:
         self._wake(key)
-        supervisor = self.others.pop(key, None)
+        supervisor = self.by_identity.pop(key, None)
         if supervisor is not None:
             if self.newest is supervisor:
                 self.newest = None
@@ -293,8 +293,8 @@ class Identities:
     async def _close_all(self) -> None:
         for timer in self._idle.values():
             timer.cancel()
-        supervisors = (self.base, *self.others.values())
-        self.base.is_closed = True
+        supervisors = (self.own, *self.by_identity.values())
+        self.own.is_closed = True
         self._reset()
         await asyncio.gather(*(supervisor.close() for supervisor in supervisors))
 

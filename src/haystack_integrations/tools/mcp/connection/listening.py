@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging as stdlib_logging
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.connection.context_managed import UsesRunner, asynchronous, blocking
 from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.connection.reading import uri_of
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
@@ -101,7 +102,7 @@ class Delivery(InOrder):
             )
 
 
-class Watching(UsesSessions):
+class Watching(UsesRunner):
     """
     What a connection or a toolset has for users who want to hear of changes at the server.
     """
@@ -134,7 +135,7 @@ class Watching(UsesSessions):
         if not names or names != wanted:
             msg = f"`lists` must be some of {', '.join(map(repr, get_args(ChangedList)))}, got {lists!r}"
             raise ValueError(msg)
-        return self._sessions._watch(Watcher(WantedChanges(lists=names), lambda change: delivery.put(change.kind)))
+        return self._runner._watch(Watcher(WantedChanges(lists=names), lambda change: delivery.put(change.kind)))
 
     async def _subscribe_resource(self, resource: str | types.Resource, callback: Callable[[str], Any]) -> Unsubscribe:
         """
@@ -153,9 +154,9 @@ class Watching(UsesSessions):
         delivery = Delivery(callback, "The function of `subscribe_resource`")
         uri = uri_of(resource)
         watcher = Watcher(WantedChanges(uris=frozenset([uri])), lambda change: delivery.put(change.uri))
-        unsubscribe = self._sessions._watch(watcher)
+        unsubscribe = self._runner._watch(watcher)
         try:
-            await self._sessions._subscribed(uri)
+            await self._runner._subscribed(uri)
         except BaseException:
             unsubscribe()
             raise
@@ -438,7 +439,7 @@ class ChangeListener:
     async def _pause(self, failure: Exception | None, failures: int) -> int:
         pause = back_off(min(failures, _MOST_DOUBLINGS), base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         logger.log(
-            20 if not failures else 10,  # info, then debug
+            stdlib_logging.INFO if not failures else stdlib_logging.DEBUG,
             "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",
             server=self._listening.server,
             reason="the server closed it" if failure is None else str(failure).rstrip("."),

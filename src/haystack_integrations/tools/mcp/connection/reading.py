@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from haystack.dataclasses import ByteStream
 
-from haystack_integrations.tools.mcp.connection.context_managed import UsesSessions, asynchronous, blocking
+from haystack_integrations.tools.mcp.connection.context_managed import UsesRunner, asynchronous, blocking
 from haystack_integrations.tools.mcp.convert.skill_files import MCPSkill, checked_file, checked_instructions, file_uri
 from haystack_integrations.tools.mcp.request_context import meta_of_call
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 
-class Reading(UsesSessions):
+class Reading(UsesRunner):
     """
     What a server offers beside its tools: resources, prompts, skills, completions, and answers to other requests.
 
@@ -28,7 +28,7 @@ class Reading(UsesSessions):
         """
         What the server calls itself, with its version; None without an open session, or if it does not say.
         """
-        details = self._sessions._details()
+        details = self._runner._details()
         return details.implementation if details else None
 
     @property
@@ -36,7 +36,7 @@ class Reading(UsesSessions):
         """
         The capabilities of the server, as in the protocol; None without an open session.
         """
-        details = self._sessions._details()
+        details = self._runner._details()
         return details.capabilities if details else None
 
     @property
@@ -46,7 +46,7 @@ class Reading(UsesSessions):
 
         It is the text of a third party, of any length. `instructions_for_model` makes it fit for a model.
         """
-        details = self._sessions._details()
+        details = self._runner._details()
         return details.instructions if details else None
 
     async def _list_resources(self, *, meta: dict[str, Any] | None = None) -> list[types.Resource]:
@@ -59,7 +59,7 @@ class Reading(UsesSessions):
         :returns: The resources; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask("list_resources", lambda client: client.list_resources(meta_of_call(meta)))
+        return await self._runner._ask("list_resources", lambda client: client.list_resources(meta_of_call(meta)))
 
     list_resources: Final = blocking(_list_resources)
     list_resources_async: Final = asynchronous(_list_resources)
@@ -74,7 +74,7 @@ class Reading(UsesSessions):
         :returns: The templates; none of a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask(
+        return await self._runner._ask(
             "list_resource_templates", lambda client: client.list_resource_templates(meta_of_call(meta))
         )
 
@@ -96,7 +96,7 @@ class Reading(UsesSessions):
         :raises ValueError: If `resource` is neither.
         """
         uri = uri_of(resource)
-        return await self._sessions._ask("read_resource", lambda client: client.read_resource(uri, meta_of_call(meta)))
+        return await self._runner._ask("read_resource", lambda client: client.read_resource(uri, meta_of_call(meta)))
 
     read_resource: Final = blocking(_read_resource)
     read_resource_async: Final = asynchronous(_read_resource)
@@ -111,7 +111,7 @@ class Reading(UsesSessions):
         :returns: The prompts; none of a server without prompts.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask("list_prompts", lambda client: client.list_prompts(meta_of_call(meta)))
+        return await self._runner._ask("list_prompts", lambda client: client.list_prompts(meta_of_call(meta)))
 
     list_prompts: Final = blocking(_list_prompts)
     list_prompts_async: Final = asynchronous(_list_prompts)
@@ -132,7 +132,7 @@ class Reading(UsesSessions):
         if not all(isinstance(value, str) for value in (arguments or {}).values()):
             msg = "`arguments` must be a dictionary of strings: the protocol has no other arguments of prompts"
             raise ValueError(msg)
-        return await self._sessions._ask(
+        return await self._runner._ask(
             "get_prompt", lambda client: client.get_prompt(name, arguments, meta_of_call(meta))
         )
 
@@ -147,7 +147,7 @@ class Reading(UsesSessions):
         :returns: The skills; none of a server without the extension for skills. A server need not list all.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask("list_skills", lambda client: client.list_skills(meta_of_call(meta)))
+        return await self._runner._ask("list_skills", lambda client: client.list_skills(meta_of_call(meta)))
 
     list_skills: Final = blocking(_list_skills)
     list_skills_async: Final = asynchronous(_list_skills)
@@ -161,7 +161,7 @@ class Reading(UsesSessions):
         :returns: The skill.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask("get_skill", lambda client: client.get_skill(uri, meta_of_call(meta)))
+        return await self._runner._ask("get_skill", lambda client: client.get_skill(uri, meta_of_call(meta)))
 
     get_skill: Final = blocking(_get_skill)
     get_skill_async: Final = asynchronous(_get_skill)
@@ -220,7 +220,7 @@ class Reading(UsesSessions):
         :raises ValueError: If `ref` is something else.
         """
         reference = _reference(ref)
-        return await self._sessions._ask(
+        return await self._runner._ask(
             "complete", lambda client: client.complete(reference, argument, context, meta_of_call(meta))
         )
 
@@ -246,7 +246,7 @@ class Reading(UsesSessions):
         :returns: The result as it came.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
-        return await self._sessions._ask(
+        return await self._runner._ask(
             method, lambda client: client.request(method, params, meta_of_call(meta)), may_repeat=may_repeat
         )
 
@@ -255,7 +255,7 @@ class Reading(UsesSessions):
 
     async def _read_fresh(self, uri: str, meta: dict[str, Any] | None) -> types.ReadResourceResult:
         # With any `meta`, nothing is taken from the cache, which may be older than what was said of the skill.
-        return await self._sessions._ask(
+        return await self._runner._ask(
             "read_resource", lambda client: client.read_resource(uri, meta_of_call(meta) or {})
         )
 

@@ -170,7 +170,7 @@ def call_request(
     )
 
 
-def call_failed(error: Exception, request: CallRequest) -> MCPInvocationError:
+def executor_failure(error: Exception, request: CallRequest) -> MCPInvocationError:
     """
     Make the error of a call that the executor did not run, or not to its end.
 

@@ -63,7 +63,7 @@ class DeadlineError(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class UnderWay:
+class InFlightRequest:
     """
     One request that is under way, made in the task that waits for the answer.
 
@@ -145,13 +145,13 @@ class Watchdog:
         """
         self._life = life
         # By their tasks, in the order in which they began.
-        self.requests: dict[asyncio.Task[Any], UnderWay] = {}
+        self.requests: dict[asyncio.Task[Any], InFlightRequest] = {}
         # From when silence counts, if the server was not heard since: pauses between requests are left out.
         self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
 
-    def begin(self, request: UnderWay) -> None:
+    def begin(self, request: InFlightRequest) -> None:
         """
         Watch a request.
 
@@ -169,7 +169,7 @@ class Watchdog:
         if look_at is not None and (self._timer is None or look_at < self._looks_at):
             self._look_at(look_at)
 
-    def end(self, request: UnderWay) -> None:
+    def end(self, request: InFlightRequest) -> None:
         """
         Note the end of a request.
 
@@ -513,32 +513,32 @@ class Session:
             return ReadInterruptedError(msg, operation=operation)
 
         awaited_until = None if timeout is None else monotonic() + timeout
-        return self.answer(read(self.client), interrupted, UnderWay(awaited_until=awaited_until))
+        return self.answer(read(self.client), interrupted, InFlightRequest(awaited_until=awaited_until))
 
     async def answer(
-        self, request: Awaitable[T], unanswered: Callable[[str], Exception], under_way: UnderWay | None = None
+        self, request: Awaitable[T], unanswered: Callable[[str], Exception], in_flight: InFlightRequest | None = None
     ) -> T:
         """
         Await the answer to a request, and end it if the session ends and nobody else does. In a task of the loop.
 
         :param request: Makes the request.
         :param unanswered: Makes the error of a request that is not answered any more, from the reason.
-        :param under_way: How long it may take, and the server be silent meanwhile. Default: without a limit.
+        :param in_flight: How long it may take, and the server be silent meanwhile. Default: without a limit.
         :returns: The result of the request.
         :raises DeadlineError: If it took too long.
         """
-        under_way = under_way or UnderWay()
-        self._last_caller = under_way.caller
+        in_flight = in_flight or InFlightRequest()
+        self._last_caller = in_flight.caller
         self._user = current_identity.get()
-        current_request.set(under_way.task)
-        interval = under_way.ping_interval if self._may_ping else None
+        current_request.set(in_flight.task)
+        interval = in_flight.ping_interval if self._may_ping else None
         pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
-        self._watchdog.begin(under_way)
+        self._watchdog.begin(in_flight)
         try:
             if self._login_info is None:
                 result = await request
             else:
-                with extended_by_logins(self._login_info, under_way.extend, is_own=True):
+                with extended_by_logins(self._login_info, in_flight.extend, is_own=True):
                     result = await request
             self.life.heard_at = monotonic()  # of a custom client, nothing else may be heard
             return result
@@ -549,7 +549,7 @@ class Session:
         except GeneratorExit:
             raise
         except asyncio.CancelledError:
-            if not under_way.is_only_given_up:
+            if not in_flight.is_only_given_up:
                 raise
             is_over = self.life.over.is_set()
             failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
@@ -558,7 +558,7 @@ class Session:
             failure.__cause__ = error
         finally:
             current_request.set(None)
-            self._watchdog.end(under_way)
+            self._watchdog.end(in_flight)
             if pings is not None:
                 pings.cancel()
             if self.life.state is SessionState.DRAINING and not self._watchdog.requests:

@@ -106,7 +106,7 @@ class Supervisor:
         self.base: Supervisor = base or self
         self.serves: Any = serves
         # How many operations of identities have chosen it.
-        self.users: int = 0
+        self.operations: int = 0
         self.description: str = server_info.describe()
         self.max_retries: int = 3
         self._base_delay: float = 1.0
@@ -129,7 +129,7 @@ class Supervisor:
         self._ended = asyncio.Event()
         self.session: Session | None = None
         self.generation: int = 0
-        self.sessions: int = 0
+        self.sessions_opened: int = 0
         self.calls: int = 0
         self.failed_calls: int = 0
         self.last_error: str | None = None
@@ -345,7 +345,7 @@ class Supervisor:
             seconds=now() - started,
         )
         self.session = session
-        self.base.sessions += 1
+        self.base.sessions_opened += 1
         self.generation = session.generation
         if self.base is self:
             listener = self.listening.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
@@ -527,7 +527,7 @@ class Supervisor:
         except TimeoutError:
             pass
 
-    def call_failed(self, failure: Exception) -> None:
+    def count_failure(self, failure: Exception) -> None:
         """
         Count a failed call.
 

@@ -51,7 +51,7 @@ from haystack import logging
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.connection.gate import Gate, PlaceHeld
-from haystack_integrations.tools.mcp.connection.session import DeadlineError, UnderWay
+from haystack_integrations.tools.mcp.connection.session import DeadlineError, InFlightRequest
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS
 from haystack_integrations.tools.mcp.errors import (
@@ -189,7 +189,7 @@ class ToolCall:
             raise
         except Exception as error:
             failure = self._failure(error)
-            supervisor.call_failed(failure)
+            supervisor.count_failure(failure)
             raise failure from failure.__cause__
 
     async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:
@@ -202,7 +202,7 @@ class ToolCall:
         while True:
             place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter(gate)
             entered_at = monotonic()
-            self._under_way: UnderWay | None = None
+            self._in_flight: InFlightRequest | None = None
             try:
                 session = supervisor.open_session() or await supervisor.ready_session(self._patience())
                 if request.tool_name in session.only_as_tasks:
@@ -212,7 +212,7 @@ class ToolCall:
                 self._session, self._attempt_began = session, monotonic()
                 left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
                 deadline = None if left is None else self._attempt_began + left
-                under_way = self._under_way = UnderWay(deadline, limits.longest_silence, limits.ping_interval)
+                in_flight = self._in_flight = InFlightRequest(deadline, limits.longest_silence, limits.ping_interval)
                 answer = session.request_tool(
                     request.tool_name,
                     request.tool_args,
@@ -220,7 +220,7 @@ class ToolCall:
                     on_progress=self._progressed if is_asked else None,
                     continuation=self._continuation,
                 )
-                result = await session.answer(answer, self._outcome_unknown, under_way)
+                result = await session.answer(answer, self._outcome_unknown, in_flight)
                 if self._reports is not None:
                     await self._deliver_reports(self._reports, self._end_attempt())
                 if result.is_error:
@@ -336,20 +336,20 @@ class ToolCall:
 
     def _end_attempt(self) -> float | None:
         # Returns how much longer it could have taken, in seconds.
-        if self._under_way is not None:
+        if self._in_flight is not None:
             self._used += monotonic() - self._attempt_began
-            self._left, self._under_way = self._under_way.seconds_left, None
+            self._left, self._in_flight = self._in_flight.seconds_left, None
         return self._left
 
     def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        under_way = self._under_way
-        if under_way is None or under_way.is_over:
+        in_flight = self._in_flight
+        if in_flight is None or in_flight.is_over:
             return
         self._session.life.heard()
         if self.request.limits.reset_timeout_on_progress:
             limits, taken = self.request.limits, monotonic() - self._attempt_began
             left = self._within_total(limits.invocation_timeout, taken)
-            under_way.deadline = None if left is None else monotonic() + left
+            in_flight.deadline = None if left is None else monotonic() + left
         self._report(progress, total, message)
 
     def _report(self, progress: float, total: float | None, message: str | None) -> None:

@@ -55,8 +55,8 @@ from haystack_integrations.tools.mcp.protocol.requests_of_server import (
     CallLeftOpenError,
     Responses,
     ServerRequests,
-    answered,
     read_requests,
+    send_until_complete,
 )
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import current_request
@@ -546,7 +546,7 @@ class MCPClient(ABC):
             try:
                 result = await send({})
                 if self._is_modern:
-                    result = await answered(send, self._server_requests, result)
+                    result = await send_until_complete(send, self._server_requests, result)
             except ValidationError as error:
                 self._fail_invalid(operation, describe_error(error))
             except RuntimeError as error:  # it wants input again and again
@@ -686,7 +686,7 @@ class MCPClient(ABC):
         if not self._is_modern:
             return result
         leaves_questions = self.handlers.elicitation is answer_later
-        result = await answered(send, self._server_requests, result, leaves_questions=leaves_questions)
+        result = await send_until_complete(send, self._server_requests, result, leaves_questions=leaves_questions)
         kind = result.get("resultType", "complete")
         if kind == "complete":
             return result

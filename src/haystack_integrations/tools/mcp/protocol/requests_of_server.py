@@ -197,7 +197,7 @@ class CallLeftOpenError(Exception):
         self.result = result
 
 
-async def answered(
+async def send_until_complete(
     send: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
     requests: ServerRequests,
     result: dict[str, Any],

@@ -26,7 +26,7 @@ from pydantic import Field, SkipValidation
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
-from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
@@ -298,9 +298,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
         }
-        self._holds = Holds()
+        self._users = UserCount()
         for name, member in self._members.items():
-            member._holds.count_those_of(self._holds)
+            member._users.count_users_of(self._users)
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
         self._was_warm = False

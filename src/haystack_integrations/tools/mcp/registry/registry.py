@@ -20,7 +20,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.context_managed import Compound, Holds
+from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPConnectionError, MCPToolNotFoundError
@@ -233,7 +233,7 @@ class MCPRegistry(Compound):
             configuration names an unknown provider.
         """
         self._providers: dict[str, Provider] = providers_by_name(providers)
-        self._holds = Holds()
+        self._users = UserCount()
         self._toolsets: dict[str, MCPAliasToolset] = {}
         if not isinstance(tool_configs, Iterable | None) or isinstance(tool_configs, str | Mapping):
             msg = f"MCPRegistry: `tool_configs` must be a list of ToolConfigs, got {type(tool_configs).__name__}"
@@ -244,7 +244,7 @@ class MCPRegistry(Compound):
                 msg = f"MCPRegistry: there are two tool configs with the alias '{config.tool_alias}'"
                 raise MCPConfigurationError(msg)
             toolset = self._toolsets[config.tool_alias] = MCPAliasToolset(config, self._providers)
-            toolset._holds.count_those_of(self._holds)
+            toolset._users.count_users_of(self._users)
 
     @classmethod
     def from_config(

@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.request_context import (
     current_user,
     fault_of_headers,
 )
-from haystack_integrations.tools.mcp.secret_template import resolved, shown, value_of
+from haystack_integrations.tools.mcp.secret_template import secret_text, shown, value_of
 from haystack_integrations.tools.mcp.transports.allow_lists import inherited_environment
 
 if TYPE_CHECKING:
@@ -470,7 +470,7 @@ class HttpServerInfo(BuiltInServerInfo):
         return config is not None and config.grant_type == "authorization_code"
 
     def _is_logging_in(self, *, is_own: bool) -> bool:
-        users = users_logging_in(resolved(self.url))
+        users = users_logging_in(secret_text(self.url))
         return current_user() in users if is_own else bool(users)
 
     @property
@@ -479,7 +479,7 @@ class HttpServerInfo(BuiltInServerInfo):
 
     def _resolved_url(self) -> str:
         """Return the URL with the values of its variables. A ValueError says what is wrong with either."""
-        url = resolved(self.url).strip()
+        url = secret_text(self.url).strip()
         if not is_url(url):
             msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(self.url)}"
             raise ValueError(msg)

@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.protocol.request_errors import describe_err
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor, redact_text
-from haystack_integrations.tools.mcp.secret_template import resolved, shown
+from haystack_integrations.tools.mcp.secret_template import secret_text, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command, inherited_environment
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
 from haystack_integrations.tools.mcp.transports.server_infos import StdioServerInfo
@@ -577,9 +577,9 @@ class StdioClient(WireClient):
 
     async def _make_transport(self) -> Transport:
         info = self._server_info
-        self.command = resolved(info.command)
-        self.args = list(map(resolved, info.args or []))
-        self.cwd = None if info.cwd is None else resolved(info.cwd)
+        self.command = secret_text(info.command)
+        self.args = list(map(secret_text, info.args or []))
+        self.cwd = None if info.cwd is None else secret_text(info.cwd)
         self._given = resolve_secrets(self.env)
         command = check_command(self.command, self.env, info.inherit_env)
         env = {**inherited_environment(info.inherit_env), **self._given}
