@@ -312,7 +312,7 @@ def test_what_cannot_be_subscribed_to_is_an_error_that_says_why(reach, stdio_ser
         with pytest.raises(MCPConnectionError, match=r"`subscribe_resource` of.*the server does not offer it"):
             connection.subscribe_resource("memo://x", print)
     with MCPConnection(reach("in process").info) as connection:
-        with mcp_request_context(user="alice"), pytest.raises(MCPConnectionError, match="on nobody's behalf"):
+        with mcp_request_context(user="alice"), pytest.raises(MCPConnectionError, match="not to a user's"):
             connection.subscribe_resource(NOTE, print)
         for subscribe, arguments, named in (
             (connection.on_list_change, (None,), "callback"),

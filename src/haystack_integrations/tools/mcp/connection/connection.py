@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The connection that users see, `MCPConnection`, and who shares sessions with whom (`Pool`).
+The public connection, `MCPConnection`, and the pool of sessions that connections share.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Closing a session is bounded by itself (`connection.session`); this is for a loop that is blocked.
+# Closing a session has a limit of its own (`connection.session`); this one applies when the loop is blocked.
 _CLOSE_TIMEOUT = 20.0
 
 
@@ -86,18 +86,18 @@ _NOT_TRACED: AbstractContextManager[None] = nullcontext()
 
 _PACKAGE = "haystack_integrations.tools.mcp"
 
-# What each connection needs.
+# The module that each connection needs.
 _COMMON = (f"{_PACKAGE}.connection.identities",)
 
-# What `preload` imports beside it: what servers over stdio and HTTP need that want no token.
+# What `preload` imports in addition: the modules for servers over stdio, and over HTTP without OAuth.
 _USUAL = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
 
 
 def preload() -> None:
     """
-    Begin to import what connections over stdio and HTTP need, in a background thread, and return at once.
+    Start to import what connections over stdio and HTTP need, in a background thread, and return at once.
 
-    Without it, the import, which takes some tenths of a second, begins with the first connection. Call it when the
+    Without it, the import starts with the first connection and takes some tenths of a second. Call this when the
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
     of the import.
     """
@@ -106,7 +106,7 @@ def preload() -> None:
 
 async def preloaded(server_info: MCPServerInfo) -> None:
     """
-    Import what a connection needs, in a thread, and wait for it without blocking the event loop.
+    Import what a connection needs in a thread, without blocking the event loop.
 
     :param server_info: How the server is reached.
     :raises TimeoutError: If it takes so long that it may never end.
@@ -116,7 +116,7 @@ async def preloaded(server_info: MCPServerInfo) -> None:
 
 class Pool:
     """
-    Who shares which sessions. Decides under a lock and returns what is to be closed; it does no I/O.
+    Shares the sessions with equal servers. It decides under a lock, returns what is to be closed, and does no I/O.
     """
 
     def __init__(self) -> None:
@@ -128,11 +128,11 @@ class Pool:
         Find or make the sessions with a server, and count one more user.
 
         :param server_info: How to reach the server.
-        :param handlers: What is done for the server.
-        :param share: Whether equal server infos with equal handlers get the same one.
+        :param handlers: Answer the requests of the server.
+        :param share: Whether equal server infos with equal handlers get the same sessions.
         :returns: The sessions.
         """
-        # It imports the types of the protocol, which are there once `preloaded` was awaited.
+        # It imports the types of the protocol, which were loaded when `preloaded` was awaited.
         from haystack_integrations.tools.mcp.connection.identities import ServerSessions  # noqa: PLC0415
 
         settings = _settings(server_info), _settings(handlers)
@@ -148,10 +148,10 @@ class Pool:
 
     def release(self, sessions: ServerSessions) -> bool:
         """
-        Drop one user.
+        Remove one user.
 
-        :param sessions: What it used.
-        :returns: Whether it was the last, so that they are to be closed.
+        :param sessions: The sessions that it used.
+        :returns: Whether it was the last user, so that the sessions are to be closed.
         """
         with self.lock():
             sessions.users -= 1
@@ -165,12 +165,12 @@ pool: Pool = Pool()
 
 def release_collected(sessions: ServerSessions) -> None:
     """
-    Drop a user that was garbage-collected.
+    Remove a user that was garbage-collected.
 
     Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
-    executor. Without one, there is no session to close.
+    executor. Without an executor, there is no session to close.
 
-    :param sessions: What it used.
+    :param sessions: The sessions that it used.
     """
 
     def release() -> None:
@@ -184,7 +184,7 @@ def release_collected(sessions: ServerSessions) -> None:
 
 def _settings(configuration: Any) -> Any:
     """
-    Return what a server info or handlers are equal by, as it is now.
+    Return the current values by which server infos, or handlers, are compared.
     """
     if not dataclasses.is_dataclass(configuration):
         return configuration
@@ -239,15 +239,15 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
         :param server_info: How to reach the server.
         :param connection_timeout: How long opening a session may take, and listing the tools, in seconds.
-        :param invocation_timeout: How long a tool call may take, or what is read beside the tools, in seconds. None for
+        :param invocation_timeout: How long a tool call, or reading a resource or prompt, may take, in seconds. None for
             no limit.
-        :param share: Whether to share the session with every other user of an equal server info. False gives a session
-            of its own, e.g. for a server that keeps state for its client.
-        :param handlers: What to do for a server that asks for something. Users with different handlers do not share a
-            session.
-        :param interceptors: What wraps each call of a tool, outermost first: functions that take an MCPToolCall and
-            `call_next`, objects that can be called like them, or import paths `"package.module:name"`.
-        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
+        :param share: Whether to share the session with every other user of an equal server info. False opens a separate
+            session, e.g. for a server that keeps state for its client.
+        :param handlers: Answer the requests of the server, e.g. for input. Connections with different handlers do not
+            share a session.
+        :param interceptors: Functions that wrap each tool call, outermost first. They take an MCPToolCall and
+            `call_next`. Callable objects and import paths, `"package.module:name"`, work as well.
+        :param call_options: Timeouts and other options of calls: a CallOptions, or a dictionary of its fields.
         :raises ValueError: If a parameter is invalid, or two exclude each other.
         """
         if not isinstance(server_info, MCPServerInfo):
@@ -265,9 +265,9 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         self.handlers: MCPHandlers = MCPHandlers.of(handlers)
         self._interceptors: Interceptors = check_interceptors(interceptors)
         self._admission: Admission | None = None
-        # What the server said of its use when a run was recorded that is played without it.
+        # The server's instructions, from a recorded run that is played without the server.
         self._recorded_instructions: str | None = None
-        # The blocks and calls that use it. Once a block has ended, the last of them closes it.
+        # The blocks and calls that use the connection. Once a block has ended, the last of them closes it.
         self._users = UserCount()
         self._server_sessions: ServerSessions | None = None
         self._watchers: set[Watcher] = set()
@@ -286,19 +286,19 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
     def _call_timeout(self, name: str) -> None:
-        # For messages: an alias of a registry has it as `timeout_sec`.
+        # For messages: an alias of a registry calls the timeout `timeout_sec`.
         self._limits = dataclasses.replace(self._limits, timeout_name=name)
 
     @property
     def interceptors(self) -> list[Any]:
         """
-        What wraps each call of a tool, outermost first, as it was given.
+        The interceptors of tool calls as the user passed them, outermost first.
         """
         return [each.given for each in self._interceptors]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """
-        Pickle the configuration. The unpickled connection opens a session of its own.
+        Pickle the configuration. The unpickled connection opens a new session.
         """
         return partial(type(self), **own_parameters(self, MCPConnection)), ()
 
@@ -312,17 +312,17 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 self._server_sessions = acquired
                 self._was_used = True
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
-                self._finalizer.atexit = False  # everything that is still open then is closed together
+                self._finalizer.atexit = False  # at exit, all open sessions are closed together
                 for watcher in self._watchers:
                     _post(acquired.own.listening.add, watcher)
                 return acquired
             sessions = self._server_sessions
-        pool.release(acquired)  # another thread was first, so this is never the last user
+        pool.release(acquired)  # another thread was first and uses them, so this was not the last user
         return sessions
 
     def _note_link(self, uri: str) -> None:
         """
-        Remember a URI that the caller got from the server, as long as the connection is used by somebody.
+        Remember a URI that the caller got from the server, as long as its sessions have users.
         """
         sessions = self._server_sessions
         if sessions is not None:  # it may have been closed meanwhile
@@ -332,12 +332,12 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return self._acquire().given_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
-        sessions = self._server_sessions  # it need not describe the server each time
+        sessions = self._server_sessions  # they keep the description, which takes time to make
         return self.server_info.describe() if sessions is None else sessions.own.description
 
     def _release(self) -> ServerSessions | None:
         """
-        Stop using the sessions; return them if they are to be closed.
+        Stop using the sessions, and return them if they are to be closed.
         """
         with pool.lock():
             sessions, self._server_sessions = self._server_sessions, None
@@ -360,7 +360,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     @property
     def _newest(self) -> Supervisor | None:
         """
-        The session of the server info, or that of the identity that made a call last if that is newer.
+        The supervisor of the server info's session if it is ready, otherwise of the identity that made the last call.
         """
         sessions = self._server_sessions
         if sessions is None:
@@ -375,7 +375,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     @property
     def generation(self) -> int:
         """
-        The number of the session that was opened last, greater than that of every earlier one; 0 before the first.
+        The number of the newest session, greater than that of every earlier one; 0 before the first.
         """
         supervisor = self._newest
         return supervisor.generation if supervisor is not None else 0
@@ -388,17 +388,17 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
-        :param options: `display_name`: name of the tool in error messages, if it is another. `may_repeat`: whether it
+        :param options: `display_name`: name of the tool in error messages, if it differs. `may_repeat`: whether it
             does no harm if the tool runs twice, so that a call whose outcome is unknown may be sent again.
             `invocation_timeout`: how long this call may take, in seconds; default: that of the connection. `secrets`:
             the secrets among the arguments, which are redacted where the server quotes them in errors. `meta`: the
-            `_meta` of the request, what the server is told beside the arguments. `on_progress`: called with an
-            MCPProgress for each report of the tool's progress, in this thread, before the call returns; if it raises,
-            that is logged, and it gets no more of this call.
+            `_meta` of the request, for data beside the arguments. `on_progress`: called with an MCPProgress for each
+            progress report of the tool, in this thread, before the call returns; if it raises, the error is logged,
+            and further reports of this call are skipped.
         :returns: The result.
         :raises MCPInvocationError: If the tool reports an error or the call fails.
-        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is an
-            MCPInvocationError, too.
+        :raises TimeoutError: If the call takes longer than `invocation_timeout`; as an MCPTimeoutError, which is also
+            an MCPInvocationError.
         :raises ValueError: If `on_progress` is asynchronous.
         """
         return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
@@ -409,7 +409,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Do the same as `call_tool` without blocking the event loop.
 
-        It calls `on_progress`, which may be asynchronous, in that loop.
+        `on_progress` is called in that loop and may be asynchronous.
         """
         return await self._deliver_async(call_request(tool_name, tool_args, **options))
 
@@ -417,17 +417,17 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
     ) -> types.CallToolResult | MCPPendingCall:
         """
-        Call a tool, and return as soon as the server runs it as a task, or wants something of the user first.
+        Call a tool, and return early if the server runs it as a task or needs input from the user first.
 
-        Servers of revision 2026-07-28 do that; they ask only if the connection has
+        Servers of revision 2026-07-28 do that. They ask for input only if the connection has
         `MCPHandlers(elicitation=answer_later)`, or another handler, which then answers.
 
         :param tool_name: Name of the tool at the server.
         :param tool_args: Arguments to pass to the tool.
-        :param options: As of `call_tool`. What is kept of the call does not contain the `secrets`.
+        :param options: As for `call_tool`. A call that is left open does not contain the `secrets`.
         :returns: The result; or the call that is left open, for `continue_call` in this or any other process.
-        :raises MCPInvocationError: As `call_tool`.
-        :raises ValueError: As `call_tool`.
+        :raises MCPInvocationError: As for `call_tool`.
+        :raises ValueError: As for `call_tool`.
         """
         try:
             return self._deliver(_blocking(call_request(tool_name, tool_args, leaves_tasks=True, **options)))
@@ -454,21 +454,21 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         **options: Unpack[CallKeywords],
     ) -> types.CallToolResult:
         """
-        Go on with a call that was left open, on this or any other connection to the same server.
+        Continue a call that was left open, on this or any other connection to the same server.
 
-        It sends the answers to the server's questions, and waits for the end of a task.
+        It sends the answers to the server's questions, or waits for the end of a task.
 
         :param call: The call.
         :param answers: The answers to `call.questions` by their keys: for a form a dictionary of its values; True to
             accept a form with its defaults, or a URL that was opened; False to decline; None to cancel. Questions
-            without an answer go to the handler `elicitation`, if it is another than `answer_later`.
+            without an answer go to the handler `elicitation`, unless that is `answer_later`.
         :param withheld: The values of the arguments in `call.withheld`, which are Secrets.
-        :param options: As of `call_tool`.
+        :param options: As for `call_tool`.
         :returns: The result.
         :raises MCPCallPendingError: If the server has further questions. The call is in its `pending_call`.
-        :raises MCPInvocationError: As `call_tool`; also if the server does not know the call any more.
-        :raises ValueError: If an answer or an argument is missing, unknown, or does not fit its form; if the call is
-            another server's, or has nothing to go on with. Nothing was sent.
+        :raises MCPInvocationError: As for `call_tool`; also if the server has forgotten the call.
+        :raises ValueError: If an answer or an argument is missing, unknown, or does not fit its form; if the call
+            belongs to another server, or cannot be continued. Nothing was sent.
         """
         return self._deliver(_blocking(self._continuing(call, answers, withheld, options)))
 
@@ -490,9 +490,9 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         Ask the server to end the task of a call that was left open.
 
         :param call: The call.
-        :returns: Whether it was asked. False for a call that is no task, of which the server need not know.
-        :raises MCPConnectionError: If that fails, e.g. because the server does not know the task any more.
-        :raises ValueError: If `call` is that of another server.
+        :returns: Whether the server was asked. False for a call that is not a task: the server need not be told.
+        :raises MCPConnectionError: If that fails, e.g. because the server has forgotten the task.
+        :raises ValueError: If `call` belongs to another server.
         """
         task_id = self._checked_call(call).task_id
         if task_id is not None:
@@ -584,7 +584,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def _call(self, request: CallRequest) -> tuple[Coroutine[Any, Any, types.CallToolResult], float | None]:
         """
-        Set the limits of a call, and make it.
+        Set the limits of a call, and make its coroutine.
 
         :returns: A coroutine for the executor's loop, and how long to wait for it if the loop is blocked, in seconds.
         """
@@ -599,7 +599,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return self._server_sessions.call(request), longest
 
     async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
-        await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
+        await preloaded(self.server_info)  # the first session of a process needs the types of the protocol
         if not self._interceptors:
             return await self._acquire().call(request)
 
@@ -640,13 +640,13 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     async def _acquired(self) -> ServerSessions:
         """
-        Return the sessions with the server. To be awaited in the executor's loop.
+        Return the sessions with the server. Await this in the executor's loop.
         """
         try:
             if self._server_sessions is None:
-                await preloaded(self.server_info)  # making the first of a process imports the types of the protocol
+                await preloaded(self.server_info)  # the first session of a process needs the types of the protocol
             return self._acquire()
-        except (OSError, RuntimeError) as error:  # such as a process that can start no thread
+        except (OSError, RuntimeError) as error:  # e.g. the process cannot start a thread
             raise self._not_started(error) from error
 
     async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
@@ -654,7 +654,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     async def _start_async(self) -> None:
         """
-        Get hold of the sessions with the server, without opening one and without blocking the event loop.
+        Acquire the sessions with the server, without opening one and without blocking the event loop.
         """
         await self._submit_async(self._acquired())
 
@@ -666,7 +666,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         since = monotonic()
         listing = await self._with_session(lambda supervisor: supervisor.kept_listing(self.connection_timeout))
         if listing.asked_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
-            # Others had it before; the server may have got the tool without a word.
+            # Another user requested this listing earlier; the server may have added the tool without a notification.
             listing = await self._fresh_listing()
         if recorder is not None:
             recorder.keep_listing(server, listing)
@@ -683,21 +683,21 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     async def _list_if_open_async(self) -> ToolListing:
         """
-        List the tools in the session of the server info, without opening it.
+        List the tools in the session of the server info if it is open.
         """
         sessions = self._server_sessions
         if sessions is None:
             msg = f"{self.server_info.describe()} is not connected"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
         body = sessions.own.list_tools_if_open(self.connection_timeout)
-        # Not counted as a user: nobody waits for it, and it must not put off the closing.
+        # Not counted as a user: no caller waits for it, and it must not delay the closing.
         return await self._executor(body).run_async(body, self.connection_timeout, has_limit=True)
 
     def open(self) -> tuple[int, list[types.Tool]]:
         """
         Open the session, if none is open.
 
-        :returns: Its number and the tools that the server had when it was asked last.
+        :returns: Its number, and the tools from the latest listing.
         :raises MCPConnectionError: If it cannot be opened.
         """
         listing = self._open()
@@ -712,7 +712,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def list_tools(self) -> list[types.Tool]:
         """
-        List the tools of the server, all pages of them, as it has them now.
+        List the current tools of the server, all pages of them.
 
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
@@ -750,7 +750,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def _has_own_session(self) -> bool:
         """
-        Return whether the session of the server info is open. From any thread.
+        Return whether the session of the server info is open. Thread-safe.
         """
         sessions = self._server_sessions
         return sessions is not None and sessions.own.is_ready()
@@ -773,7 +773,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     @property
     def _read_limit(self) -> float:
-        # What is read beside the tools takes no minutes, even where calls may.
+        # Reads have a limit even if calls have none.
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
     @property
@@ -783,7 +783,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     @property
     def instructions(self) -> str | None:
         """
-        What the server says of its use. See `Reading`.
+        The server's instructions. See `Reading`.
         """
         return self._recorded_instructions if self._details() is None else super().instructions
 
@@ -793,33 +793,33 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def _unusable_tools(self) -> dict[str, str]:
         """
-        Return the tools that the server's listing was read without, each with the reason.
+        Return the tools that were left out of the server's listing, each with the reason.
         """
         session = self._session
         return {} if session is None else session.client.unusable_tools()
 
     def _latest_definition(self, tool_name: str) -> types.Tool | None:
         """
-        Return what the server said of a tool when it was last asked; None without an open session.
+        Return a tool's definition from the latest listing; None without an open session.
         """
         tools = [] if self._session is None else self._session.listing.tools
         return next((tool for tool in tools if tool.name == tool_name), None)
 
     def _has_unknown_changes(self) -> bool:
         """
-        Return whether the server has said in an open session that its tools changed, and not yet how.
+        Return whether the server has reported in an open session that its tools changed since it listed them.
         """
         supervisor = self._newest
         return supervisor is not None and supervisor.has_unknown_changes()
 
     async def _notify_roots_changed(self) -> bool:
         """
-        Tell the server that the function `roots` in `handlers` gives something else than before, so that it asks again.
+        Notify the server that the function `roots` in `handlers` now returns other roots, so that it asks again.
 
-        In a block of `mcp_request_context`, that concerns the session of the caller.
+        In a block of `mcp_request_context`, the session of the caller is notified.
 
-        :returns: Whether it was told. False if there is no open session, and with servers of the revisions from
-            2026-07-28 on, which ask in each call: they get the new roots anyway.
+        :returns: Whether the server was notified. False without an open session, and since revision 2026-07-28, in
+            which servers ask for the roots in each call.
         :raises MCPConnectionError: If that fails.
         """
         return self.is_ready and await self._ask("notify_roots_changed", lambda client: client.notify_roots_changed())
@@ -862,11 +862,11 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def close(self) -> None:
         """
-        Stop using the session, for all who use this connection; it is closed with the last connection that shares it.
+        Stop using the session, for all users of this connection; it is closed with the last connection that shares it.
 
-        Open `with` blocks do not prevent it, and calls under way fail: to leave a connection that others may use, use
-        `with` instead. Idempotent, and callable from any thread. On the executor's own thread it only schedules the
-        close and returns. A later use opens a session again.
+        Open `with` blocks do not prevent it, and calls under way fail: if the connection may have other users, leave a
+        `with` block instead. Idempotent and thread-safe. On the executor's own thread it only schedules the close and
+        returns. A later use opens a session again.
         """
         sessions = self._leave()
         if sessions is not None and not AsyncExecutor.get_instance().in_loop_thread():
@@ -875,7 +875,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
 
     def _leave(self) -> ServerSessions | None:
         """
-        Stop using the sessions, and have them closed in the background if nobody else uses them; return them then.
+        Stop using the sessions. If they have no other users, close them in the background and return them.
         """
         sessions = self._release()
         if sessions is not None:
@@ -886,7 +886,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Do the same as `close` without blocking the event loop.
         """
-        sessions = self._leave()  # it is closed even if the caller is cancelled
+        sessions = self._leave()  # the closing goes on even if the caller is cancelled
         if sessions is not None:
             with _closing(sessions):
                 await AsyncExecutor.get_instance().run_async(_closed(sessions), _CLOSE_TIMEOUT)
@@ -915,12 +915,12 @@ def _blocking(request: CallRequest) -> CallRequest:
 
 
 def _copies(listing: ToolListing) -> list[types.Tool]:
-    # What is kept is not handed out: it is what others compare with.
+    # The originals stay private, because others compare with them.
     return [tool.model_copy(deep=True) for tool in listing.tools]
 
 
 def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
-    # Before whatever the caller does next with the session, which goes through the same loop.
+    # This runs before the caller's next operation, which goes through the same loop.
     AsyncExecutor.get_instance().post(lambda: tell(watcher))
 
 

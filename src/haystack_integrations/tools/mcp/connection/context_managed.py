@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the public classes have in common that hold sessions.
+Base classes of the public classes that hold sessions.
 
-They are opened and closed by `with` and `async with`. What runs in the event loop of all sessions can be waited for in
-two ways: in a thread, and in another event loop.
+They are opened and closed by `with` and `async with`. Their operations run in the event loop that all sessions share;
+the caller waits for them either in its thread or in its own event loop.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _lock = lock_of_each_process()  # held for a few instructions, and never while a
 
 class UserCount:
     """
-    Counts who uses an object: `with` blocks and calls. From any thread.
+    Counts the users of an object: `with` blocks and calls. Thread-safe.
 
     .. code-block:: text
 
@@ -50,18 +50,18 @@ class UserCount:
         Initialize the UserCount. Nobody uses the object yet.
         """
         self._blocks = 0
-        # Calls note themselves here, by one step of the set that takes no lock.
+        # Calls add themselves here. That is one operation of the set, which needs no lock.
         self.calls: set[object] = set()
-        # A call looks at it once it has left.
+        # A call checks this after it has removed itself from `calls`.
         self.is_to_be_closed: bool = False
-        # Those of objects that this one is part of, e.g. a registry. Their users use this one, too.
+        # The counts of objects that contain this one, e.g. a registry: their users use this one as well.
         self._outer: list[UserCount] = []
 
     def count_users_of(self, outer: UserCount) -> None:
         """
-        Count the users of an object that this one is part of.
+        Also count the users of an object that contains this one.
 
-        :param outer: The holds of that object.
+        :param outer: The count of that object.
         """
         with _lock():
             self._outer.append(outer)
@@ -85,7 +85,7 @@ class UserCount:
 
     def closes_after_call(self) -> bool:
         """
-        Look whether a call that has left `calls` was the last user of an object that is to be closed.
+        Return whether a call that has left `calls` was the last user of an object that is to be closed.
 
         :returns: Whether the object is to be closed now.
         """
@@ -94,7 +94,7 @@ class UserCount:
 
     def ask_to_close(self) -> bool:
         """
-        Close the object as soon as nobody uses it.
+        Request that the object is closed as soon as it has no users.
 
         :returns: Whether it is to be closed now.
         """
@@ -104,12 +104,12 @@ class UserCount:
     @property
     def is_used(self) -> bool:
         """
-        Whether somebody uses the object now.
+        Whether the object has users now.
         """
         return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._outer)
 
     def _closes_now(self) -> bool:
-        # Set before it looks for calls, so that one that it still sees finds it set after leaving.
+        # Set before calls are looked for: a call that is still seen here finds it set when it leaves.
         self.is_to_be_closed = True
         self.is_to_be_closed = self.is_used
         return not self.is_to_be_closed
@@ -117,13 +117,12 @@ class UserCount:
 
 class ContextManaged:
     """
-    Opened by `with` and `async with`, and closed when the last user leaves. What fails to open leaves nothing open.
+    Opened by `with` and `async with`, and closed when the last user leaves. A failed opening leaves nothing open.
 
-    Any number of blocks may be open at a time, in threads, tasks and event loops. Each counts as a user, as calls do.
-    `close` closes for all of them.
+    Any number of blocks may be open at a time, in threads, tasks and event loops. Blocks and calls count as users.
+    `close` closes the object for all of them.
     """
 
-    # The users.
     _users: UserCount
 
     @abstractmethod
@@ -136,7 +135,7 @@ class ContextManaged:
 
     @abstractmethod
     def _leave(self) -> object:
-        """Have it closed in the background."""
+        """Close it in the background."""
 
     @abstractmethod
     def close(self) -> None:
@@ -190,7 +189,7 @@ class ContextManaged:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """
-        Close it, unless somebody else uses it.
+        Close it, unless it has other users.
         """
         if self._users.leave():
             self._close_unused()
@@ -209,7 +208,7 @@ class ContextManaged:
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """
-        Close it without blocking the event loop, unless somebody else uses it.
+        Close it without blocking the event loop, unless it has other users.
         """
         if self._users.leave():
             await self._close_unused_async()
@@ -217,16 +216,16 @@ class ContextManaged:
 
 class Compound(ContextManaged):
     """
-    Consists of others. After its last user has left, those are closed that nobody uses by themselves.
+    An object made of others. When its last user has left, its parts without users of their own are closed.
     """
 
     @abstractmethod
     def _parts(self) -> Sequence[ContextManaged]:
-        """What it consists of now."""
+        """Return its current parts."""
 
     def close(self) -> None:
         """
-        Release the connections, for all who use them, open `with` blocks included. What uses them next connects again.
+        Release the connections for all their users, open `with` blocks included. The next use connects again.
         """
         for part in self._parts():
             part.close()
@@ -256,7 +255,7 @@ class Compound(ContextManaged):
 
 class OperationRunner(ABC):
     """
-    What the operations of a connection run with.
+    Runs the operations of a connection in the executor's loop.
     """
 
     @abstractmethod
@@ -275,11 +274,11 @@ class OperationRunner(ABC):
     @abstractmethod
     async def _ask(self, operation: str, read: Read[T], *, may_repeat: bool = True) -> T:
         """
-        Read something of the server. To be awaited in the executor's loop.
+        Read something from the server. Await this in the executor's loop.
 
-        :param operation: What that is, for errors.
-        :param read: Does it.
-        :param may_repeat: Whether it may be done again if the connection breaks meanwhile.
+        :param operation: Name of the operation, for errors.
+        :param read: Reads it, with the client.
+        :param may_repeat: Whether to read again if the connection breaks meanwhile.
         :returns: The result.
         :raises MCPConnectionError: If that fails.
         """
@@ -287,7 +286,7 @@ class OperationRunner(ABC):
     @abstractmethod
     async def _subscribed(self, uri: str) -> None:
         """
-        Wait until the server reports the changes of a resource, which is watched already. To be awaited likewise.
+        Wait until the server reports changes of a resource that is watched already. Await this in the executor's loop.
 
         :param uri: URI of the resource.
         :raises MCPConnectionError: If the server does not report them.
@@ -295,22 +294,22 @@ class OperationRunner(ABC):
 
     @abstractmethod
     def _watch(self, watcher: Watcher) -> Unsubscribe:
-        """Notify a watcher of changes, until the function that is returned is called."""
+        """Notify a watcher of changes until the returned function is called."""
 
     @abstractmethod
     def _details(self) -> ServerDetails | None:
-        """Return what the server said of itself when the session was opened; None while there is none."""
+        """Return the details that the server gave when the session was opened; None without a session."""
 
 
 class UsesRunner(ABC):
     """
-    A public class whose operations run in the loop of all sessions.
+    A public class whose operations run in the event loop that all sessions share.
     """
 
     @property
     @abstractmethod
     def _runner(self) -> OperationRunner:
-        """What the operations run with."""
+        """Runs the operations."""
 
 
 S = TypeVar("S", bound=UsesRunner)
@@ -318,7 +317,7 @@ S = TypeVar("S", bound=UsesRunner)
 
 def blocking(body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[S, P], T]:
     """
-    Make the method of an operation that waits in the thread of the caller.
+    Make the method of an operation that blocks the caller's thread.
 
     :param body: The operation, which runs in the executor's loop: `_name`, with the docstring of the method.
     :returns: The method `name`.
@@ -335,9 +334,9 @@ def asynchronous(
     body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """
-    Make the method of an operation that is awaited in the event loop of the caller.
+    Make the method of an operation that is awaited in the caller's event loop.
 
-    :param body: As of `blocking`.
+    :param body: As for `blocking`.
     :returns: The method `name_async`.
     """
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which calls go to a server now: as many as it may have in flight, and none for a while if it fails again and again.
+Limits the calls in flight at one server, and pauses calls to a server that fails repeatedly (a circuit breaker).
 
 .. code-block:: text
 
@@ -11,15 +11,15 @@ Which calls go to a server now: as many as it may have in flight, and none for a
       calls pass                    ^           calls fail at once          calls pass
                                     └─────────── a call failed: twice the pause ┘
 
-    what a server answers, an error of the tool included          not a failure
-    what the client cannot send, or nobody waits for any more     says nothing of the server
-    a refused token (401, 403), and a wish to be asked later      likewise
+    an answer of the server, a tool's own error included          not a failure
+    a call that could not be sent, or was given up                says nothing about the server
+    a refused token (401, 403), or a request to retry later       likewise
     no session, a broken connection, HTTP 5xx                     a failure
     HTTP 429 without `Retry-After`                                a failure
     a timeout of a call during which the server was silent        a failure
 
-A failed call counts once, with all its attempts, and so do all calls that were in flight at the same time: a server
-that crashes under fifty calls has failed once.
+A failed call counts once, however many attempts it made. Failed calls that were in flight at the same time count once:
+a server that crashes under fifty calls has failed once.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _REMEMBERED = 10
 _MOST_FAILURES = 5
 
-# In seconds, unless the user wants the first pause to be longer.
+# In seconds. A first pause that the user sets may be longer.
 _LONGEST_PAUSE = 60.0
 
 
@@ -50,14 +50,14 @@ class _WaitedTooLongError(CallDidNotRunError, TimeoutError):
     pass
 
 
-# Whose places the running code has: that of the call which it is part of, or for which a handler answers.
+# The gates in which the running code has a place, because it belongs to a call or to a handler that answers for one.
 _places_held: ContextVar[tuple[Gate, ...]] = ContextVar("haystack_mcp_places_held", default=())
 PlaceHeld: TypeAlias = "Token[tuple[Gate, ...]]"
 
 
 class Gate:
     """
-    Lets calls through to one server. To be used in the executor's loop; other threads only read its state.
+    Lets calls through to one server. Used in the executor's loop; other threads only read its state.
     """
 
     def __init__(self, server: str, *, max_in_flight: int | None, pause: float | None) -> None:
@@ -66,15 +66,15 @@ class Gate:
 
         :param server: Describes the server in messages.
         :param max_in_flight: How many calls may be in flight; None for any number.
-        :param pause: For how many seconds a server that fails again and again is left alone first; None for never.
+        :param pause: The first pause after repeated failures, in seconds; it doubles as they go on. None for no pauses.
         """
         self._server = server
         self.max_in_flight: int | None = max_in_flight
         self._first_pause = pause
-        # How many calls wait until there are fewer in flight.
+        # How many calls wait for a place.
         self.waiting: int = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        # Whether each of the last calls failed; empty as long as none did, so that calls pass and are answered unseen.
+        # Failed or not, for each recent call. Stays empty until one fails, so healthy servers cost nothing.
         self.outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
         self._reason = ""
         self._failed_at = 0.0
@@ -85,7 +85,7 @@ class Gate:
     @property
     def state(self) -> CircuitState:
         """
-        Whether calls pass.
+        Whether calls pass, as the state of a circuit breaker.
         """
         if self._open_until is None:
             return "closed"
@@ -94,14 +94,14 @@ class Gate:
     @property
     def retry_in(self) -> float:
         """
-        For how many seconds the server is still left alone; 0 if it is not.
+        How many seconds of the pause are left; 0 without a pause.
         """
         return 0.0 if self._open_until is None else max(self._open_until - monotonic(), 0.0)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
         """
-        Let the calls pass that a handler makes: the call for which the server asks has a place, and waits for it.
+        Let a handler's own calls pass without a place: the call that it answers for has one, and waits for the handler.
 
         :returns: A context manager.
         """
@@ -113,17 +113,17 @@ class Gate:
 
     async def enter(self, patience: float | None) -> PlaceHeld | None:
         """
-        Wait until a call may pass. To be called in its context.
+        Wait until a call may pass. Call this in the call's own context.
 
-        :param patience: For how many seconds; None for as long as it takes.
-        :returns: Its place, to be given back by `leave`. None if it needs none, as a call inside of another one.
+        :param patience: How long to wait, in seconds; None for no limit.
+        :returns: The place of the call, to be passed to `leave`. None if it needs no place, e.g. inside another call.
         :raises CallDidNotRunError: If it may not pass.
         """
-        self._check_pause()  # before the wait for a place, too, which may be long
+        self._check_pause()  # also before the wait for a place, which may be long
         if self.max_in_flight is None or self in _places_held.get():
             return None
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # what was in flight was so in a loop that is gone, or before a fork
+        if self._loop is not loop:  # the calls in flight belonged to a loop that is gone, or to the parent of a fork
             self._loop, self._places, self.waiting = loop, asyncio.Semaphore(self.max_in_flight), 0
         self.waiting += 1
         try:
@@ -154,7 +154,7 @@ class Gate:
 
     def leave(self, place: PlaceHeld) -> None:
         """
-        Give back the place of a call, in its context.
+        Give back the place of a call. Call this in the call's own context.
 
         :param place: What `enter` returned.
         """
@@ -179,7 +179,7 @@ class Gate:
         Note that a call failed because of the server.
 
         :param reason: Why, without secrets.
-        :param entered_at: Since when it was under way, in the seconds of `time.monotonic`.
+        :param entered_at: When the call passed the gate, in the seconds of `time.monotonic`.
         """
         if self._first_pause is None or entered_at < self._failed_at:
             return

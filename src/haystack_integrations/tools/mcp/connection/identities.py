@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which session an operation uses, on whose behalf it is made.
+Which session an operation uses, depending on the identity of its caller.
 
 .. code-block:: text
 
-    without an identity of its own                  the session of the server info
-    with one, and the server has no sessions        one session for all: headers and token go with each message
-    with one, and the server has sessions           a session for each identity, until it was idle for long enough
+    the caller has no identity of its own           the session of the server info
+    it has one, and the server has no sessions      one session for all: headers and token go with each message
+    it has one, and the server has sessions         a session for each identity, closed when it has been idle for long
 
-Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. The links to
-resources that a server gave are kept by identity, too (`GivenLinks`).
+Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. `GivenLinks`
+remembers the resource links that each caller got.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Seconds after which the session of an identity is closed if nobody used it.
+# Seconds after which an unused session of an identity is closed.
 IDLE_LIMIT = 300.0
 
-# How many sessions of identities that nobody uses are kept. The one that was not used for longest is closed first.
+# How many unused sessions of identities are kept. The least recently used one is closed first.
 MOST_IDLE = 100
 
-# The key of the session that all identities share, where others have one for each identity.
+# The key of the session that all identities share, if the server has no sessions.
 _ALL = object()
 
 
@@ -65,7 +65,7 @@ MOST_LINKS: Final = 10_000
 
 class GivenLinks:
     """
-    The URIs of resources that a server has given to whom. From any thread, since each step is one of the dictionary.
+    Remembers which caller got which resource URIs. Thread-safe, because each step is a single dict operation.
     """
 
     def __init__(self) -> None:
@@ -73,12 +73,12 @@ class GivenLinks:
 
     def note(self, caller: Hashable, uri: str) -> None:
         """
-        Keep a URI.
+        Remember that a caller got a URI.
 
-        :param caller: Who got it.
+        :param caller: The caller.
         :param uri: The URI.
         """
-        # At the end of the order, also if it was given before.
+        # A URI that the caller got before moves to the end of the order.
         self._given.pop((caller, uri), None)
         self._given[caller, uri] = None
         while len(self._given) > MOST_LINKS:
@@ -86,18 +86,18 @@ class GivenLinks:
 
     def has(self, caller: Hashable, uri: str) -> bool:
         """
-        Return whether somebody got a URI.
+        Return whether a caller got a URI.
 
-        :param caller: Who.
+        :param caller: The caller.
         :param uri: The URI.
-        :returns: Whether it was given, and not dropped since.
+        :returns: False also if the URI has been dropped since.
         """
         return (caller, uri) in self._given
 
 
 class ServerSessions:
     """
-    The sessions of all who use one server info. All state is touched in the executor's loop only.
+    The sessions of all users of one server info. All state is touched in the executor's loop only.
     """
 
     def __init__(self, server_info: MCPServerInfo, handlers: MCPHandlers) -> None:
@@ -105,14 +105,14 @@ class ServerSessions:
         Initialize the ServerSessions.
 
         :param server_info: How to reach the server.
-        :param handlers: What is done for the server.
+        :param handlers: Answer the requests of the server.
         """
-        # That of the server info itself.
+        # Supervises the session of the server info itself.
         self.own: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
-        # What models may follow.
+        # The resource links that models may follow.
         self.given_links: GivenLinks = GivenLinks()
-        # How many connections share it; counted by the pool.
+        # How many connections share these sessions; counted by the pool.
         self.users: int = 0
         self._closing: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -120,21 +120,21 @@ class ServerSessions:
 
     def _reset(self) -> None:
         self._is_stateless: bool | None = None
-        # Those of identities, by their keys.
+        # The supervisors of identities' sessions, by the keys of the identities.
         self.by_identity: dict[Any, Supervisor] = {}
-        # What closes those of them that nobody uses, in the order in which they became idle.
+        # The timers that close idle sessions of identities, in the order in which the sessions became idle.
         self._idle: dict[Any, asyncio.TimerHandle] = {}
         self._finding_out = asyncio.Lock()
-        # The one that was used last.
+        # The supervisor of an identity that was used last.
         self.newest: Supervisor | None = None
 
     def call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
         """
-        Call a tool on behalf of the caller, in whose context this is made.
+        Call a tool for the caller, in whose context this runs.
 
         :param request: What the caller wants.
-        :returns: A coroutine of the result, for the executor's loop. It raises MCPInvocationError if there is none, and
-            ValueError if answers of the caller do not fit the questions of the call to continue.
+        :returns: A coroutine for the executor's loop that returns the result. It raises MCPInvocationError if there is
+            none, and ValueError if the caller's answers do not fit the questions of the continued call.
         """
         call = ToolCall(request, self.own.handlers)
         if not self._has_providers and current_context.get() is None and current_identity.get().key is None:
@@ -151,24 +151,24 @@ class ServerSessions:
 
     async def run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
         """
-        Do something on behalf of the caller.
+        Run an operation for the caller.
 
-        :param operation: Does it, with whoever has the caller's session.
-        :param timeout: How long it may take to find out which session that is, in seconds.
-        :returns: Its result.
-        :raises MCPConnectionError: If nothing can be sent on behalf of the caller, or the operation raises it.
+        :param operation: Gets the supervisor of the caller's session.
+        :param timeout: How long choosing that session may take, in seconds.
+        :returns: The result of the operation.
+        :raises MCPConnectionError: If nothing can be sent for the caller, or the operation raises it.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + timeout
         try:
             identity = await self._identify(timeout)
-            current_identity.set(identity)  # the task is the operation's own
+            current_identity.set(identity)  # no other operation runs in this task
             if identity.headers:
                 self.own.redactor.remember(secrets_in({"headers": identity.headers}))
             try:
                 return await self._run(operation, deadline - now())
             except NotForCallerError:
-                # A server that had no sessions has them now, so that no other one is shared.
+                # The server had no sessions and has them now, so identities must not share one any more.
                 self._is_stateless = False
                 self._close(_ALL)
                 return await self._run(operation, deadline - now())
@@ -204,7 +204,7 @@ class ServerSessions:
             msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
             raise MCPConnectionTimeoutError(msg, info) from None
         except Exception as error:
-            # Not the text of a provider's error, which may quote a credential.
+            # The text of a provider's error is left out: it may quote a credential.
             providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
             text = f": {error}" if isinstance(error, ImportError) else ""  # of an import path that leads nowhere
             failed = f"{' or '.join(providers)} failed ({type(error).__name__}{text})"
@@ -255,7 +255,7 @@ class ServerSessions:
 
     def _own_of(self, key: Any) -> Supervisor:
         if self.own.is_closed:
-            return self.own  # another one would open a session that nobody closes
+            return self.own  # a new supervisor would open a session that nobody closes
         if key not in self.by_identity:
             self.by_identity[key] = Supervisor(self.own.server_info, self.own.handlers, base=self.own, serves=key)
         return self.by_identity[key]
@@ -282,9 +282,9 @@ class ServerSessions:
 
     def close_in_background(self) -> asyncio.Task[None]:
         """
-        Start closing all sessions, for good, without waiting. In the executor's thread only.
+        Start closing all sessions for good, without waiting. Call this in the executor's thread only.
 
-        :returns: The task that closes them; the same one however often it is asked for.
+        :returns: The task that closes them; the same one for every call.
         """
         if self._closing is None:
             self._closing = _in_background(self._close_all())
@@ -311,7 +311,7 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
-    if fault := fault_of_headers(dict.fromkeys(context.headers or {}, "")):  # before a name is quoted
+    if fault := fault_of_headers(dict.fromkeys(context.headers or {}, "")):  # checked before a message quotes a name
         raise IdentityRefusedError(fault)
     own = {name: _plain(f"the header '{name}'", value) for name, value in (context.headers or {}).items()}
     if context.token is not None and not any(name.lower() == "authorization" for name in own):

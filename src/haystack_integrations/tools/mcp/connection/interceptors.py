@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What wraps the calls of tools: what interceptors get, how they are given and stored, and how a call goes through them.
+Interceptors, which wrap tool calls: what they get, how they are stored, and how a call passes through them.
 
-An async interceptor runs in the event loop of all sessions, however the call is made, so what it keeps (a lock, an HTTP
-client) belongs to that loop. A sync one runs in a thread of its own.
+An async interceptor runs in the event loop that all sessions share, however the call is made, so its resources (a lock,
+an HTTP client) belong to that loop. A sync interceptor runs in a separate thread.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class MCPToolCall:
     """
-    The call of a tool, as interceptors see it on its way to the server.
+    A tool call, as interceptors see it on its way to the server.
 
-    It cannot be changed; `override` makes another one. Its `repr` shows no values.
+    It cannot be changed; `override` makes a changed copy. Its `repr` shows no values.
 
     :param name: Name of the tool at the server.
-    :param arguments: The arguments as the server would get them, those from the State and `bound_arguments` included,
+    :param arguments: The arguments as the server would get them, including those from the State and `bound_arguments`,
         with the values of Secrets.
-    :param meta: The `_meta` of the request, that of `mcp_request_context` included.
-    :param headers: The HTTP headers of `mcp_request_context`. Those of the server info, its token and its providers
-        are sent beside them, unless they have the same name.
+    :param meta: The `_meta` of the request, including that of `mcp_request_context`.
+    :param headers: The HTTP headers of `mcp_request_context`. Headers of the server info, its token and its providers
+        are sent as well, unless they have the same name.
     :param user: The `user` of `mcp_request_context`.
     :param server: The server, in words and without secrets.
     :param may_repeat: Whether the tool may run twice, so that a call whose outcome is unknown may be sent again.
@@ -75,7 +75,7 @@ class MCPToolCall:
 
     def __post_init__(self) -> None:
         """
-        Keep copies, so that nobody changes what is sent later.
+        Keep copies, so that later changes to the originals are not sent.
         """
         for name in ("arguments", "meta", "headers"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
@@ -90,15 +90,15 @@ class MCPToolCall:
         user: str | None = None,
     ) -> MCPToolCall:
         """
-        Make a call that differs from this one. `None` leaves a thing as it is.
+        Make a changed copy of this call. `None` keeps the value of this call.
 
         :param name: Name of another tool of the server.
         :param arguments: All arguments, e.g. `{**call.arguments, "limit": 10}`.
         :param meta: All of the `_meta`.
-        :param headers: All headers. Only servers over HTTP take any; others refuse the call. Where a server keeps
-            sessions, each different set of headers has one of its own, unless there is a `user`.
-        :param user: On whose behalf the call is made: where a server keeps sessions, each user has one.
-        :returns: The other call.
+        :param headers: All headers. They work only with servers over HTTP; calls to others fail. If the server has
+            sessions, each different set of headers gets a separate session, unless there is a `user`.
+        :param user: The user for whom the call is made. If the server has sessions, each user gets a separate one.
+        :returns: The changed copy.
         """
         changes = {"name": name, "arguments": arguments, "meta": meta, "headers": headers, "user": user}
         return dataclasses.replace(self, **{key: value for key, value in changes.items() if value is not None})  # type: ignore[arg-type]
@@ -116,10 +116,10 @@ class MCPToolCall:
 @dataclass(frozen=True)
 class Interceptor:
     """
-    One function that wraps calls, and how it was given.
+    One function that wraps calls, and the value by which the user named it.
 
-    :param function: The function, or an object that can be called.
-    :param given: What the user gave: the function, or its import path.
+    :param function: The function, or a callable object.
+    :param given: What the user passed: the function, or its import path.
     """
 
     function: Callable[[MCPToolCall, Any], Any] = field(compare=False)
@@ -145,7 +145,7 @@ class Interceptor:
         Serialize the interceptor.
 
         :returns: Its import path, or the dictionary of an object with `to_dict`.
-        :raises SerializationError: If there is none.
+        :raises SerializationError: If it has neither.
         """
         if isinstance(self.given, str):
             return self.given
@@ -160,7 +160,7 @@ class Interceptor:
 
 class Interceptors(tuple[Interceptor, ...]):
     """
-    What wraps the calls of a connection, outermost first. Free of the MCP SDK, so that loading YAML stays cheap.
+    The interceptors of a connection, outermost first. They do not import the MCP SDK, so that loading YAML stays cheap.
     """
 
     __slots__ = ()
@@ -180,11 +180,11 @@ class Interceptors(tuple[Interceptor, ...]):
 
 def check_interceptors(given: Any) -> Interceptors:
     """
-    Check the value of `interceptors`, and import what is given by import path.
+    Check the value of `interceptors`, and import those given by an import path.
 
-    :param given: Functions, objects that can be called and import paths, or None.
+    :param given: Functions, callable objects and import paths, or None.
     :returns: The interceptors.
-    :raises ValueError: If it is something else, or something cannot be imported.
+    :raises ValueError: If the value is of another kind, or an import fails.
     """
     if isinstance(given, Interceptors):
         return given
@@ -251,9 +251,9 @@ def _imported(path: str) -> Any:
 
 class InterceptedCall:
     """
-    One call of a tool on its way through the interceptors of a connection. Run once.
+    One tool call on its way through the interceptors of a connection. It is run once.
 
-    What was sent and not answered is not sent again, unless the tool may run twice.
+    A call that was sent and not answered is not sent again, unless the tool may run twice.
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class InterceptedCall:
         """
         Initialize the InterceptedCall, in the context of the caller.
 
-        :param interceptors: What it goes through.
+        :param interceptors: The interceptors that the call passes through.
         :param request: What the caller wants.
         :param server: Describes the server.
         :param send: Sends a request, in the executor's loop.
@@ -283,7 +283,7 @@ class InterceptedCall:
             server=server,
             may_repeat=request.may_repeat,
         )
-        # The last exception, and the interceptor that raised it; None if that was ourselves.
+        # The last exception, and the interceptor that raised it; None if none of them did.
         self._raised: tuple[Exception, Interceptor | None] | None = None
         # Whether the last call that was sent was answered with a result.
         self._is_answered = False
@@ -293,16 +293,16 @@ class InterceptedCall:
 
     async def run(self) -> types.CallToolResult:
         """
-        Make the call. To be awaited in the executor's loop.
+        Make the call. Await this in the executor's loop.
 
         :returns: The result.
-        :raises MCPInvocationError: If there is none.
+        :raises MCPInvocationError: If there is no result.
         """
         try:
             return await self._step(self._first, 0)
         except Exception as error:
             failure = self._failure(error)
-        raise failure  # not in the clause: its context would quote what was redacted
+        raise failure  # outside of the except clause, so that its context does not quote what was redacted
 
     async def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         interceptor = self._interceptors[index] if index < len(self._interceptors) else None
@@ -348,10 +348,10 @@ class InterceptedCall:
         try:
             return await start_in_thread(interceptor.function, call, wait_for_next, name="mcp-haystack-interceptor")
         except asyncio.CancelledError:
-            # The thread cannot be cancelled, but what it waits for; and it sends nothing from now on.
+            # The thread cannot be cancelled, but its pending calls can. It sends nothing from now on.
             is_given_up = True
             for task in filter(None, tasks):
-                task.cancel()  # does nothing if it is done
+                task.cancel()  # no effect if it is done
             raise
 
     async def _sent(self, call: MCPToolCall) -> types.CallToolResult:
@@ -362,10 +362,10 @@ class InterceptedCall:
             tool_name=call.name,
             tool_args=dict(call.arguments),
             display_name=request.display_name if is_same_tool else call.name,
-            may_repeat=first.may_repeat and is_same_tool,  # of another tool, nothing is known
+            may_repeat=first.may_repeat and is_same_tool,  # nothing is known about another tool
             original=(request.tool_name, request.tool_args),
         )
-        # What no interceptor has changed is as the innermost block of mcp_request_context says.
+        # Only what an interceptor changed overrides the innermost block of mcp_request_context.
         changes: dict[str, Any] = {
             name: getattr(call, name) for name in ("headers", "user") if getattr(call, name) != getattr(first, name)
         }
@@ -379,7 +379,7 @@ class InterceptedCall:
         self._under_way.append(call)
         is_known = self._is_answered = False
         try:
-            # In a context of its own, because whose call it is must not be known to what the interceptor does next.
+            # In a separate context: the identity of this call must not apply to what the interceptor does next.
             result = await asyncio.create_task(context.run(self._send, request), context=context)
             is_known = self._is_answered = True
             return result
@@ -405,7 +405,7 @@ class InterceptedCall:
             raise self._error(msg)
 
     def _result(self, interceptor: Interceptor, answer: Any) -> types.CallToolResult:
-        import mcp_types as types  # noqa: PLC0415 - it takes long to import, and a connection has done that
+        import mcp_types as types  # noqa: PLC0415 - the import is slow, and a connection has done it already
 
         match answer:
             case types.CallToolResult():
@@ -431,11 +431,11 @@ class InterceptedCall:
 
     def _failure(self, error: Exception) -> Exception:
         if isinstance(error, MCPInvocationError):
-            error.tool_args = self._request.tool_args  # an interceptor may have added what is not for the caller
+            error.tool_args = self._request.tool_args  # the caller must not see what an interceptor added
             return error
         raised, interceptor = self._raised or (None, None)
         if raised is not error or interceptor is None:
-            # What the executor says is of the last sending, not of one before.
+            # An error of the executor covers only the last time that the call was sent, not earlier ones.
             return self._error(str(error)) if self._unanswered and isinstance(error, (OSError, RuntimeError)) else error
         text = str(error)
         what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
@@ -445,7 +445,7 @@ class InterceptedCall:
             with_full_stop(redacted), MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
         )
         failure.code, failure.data = getattr(error, "code", None), redactor.value(getattr(error, "data", None))
-        # If the text had to be redacted, its cause quotes the same values.
+        # If the text had to be redacted, the cause quotes the same values, so it is left out.
         failure.__cause__ = error if redacted == what else None
         return failure
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How long a tool call may take and its server be silent, and the pauses between attempts.
+How long a tool call may take, how long its server may be silent, and the pauses between attempts.
 
 Which calls are sent again is decided in `connection.tool_call`, and which reads in `connection.supervisor`.
 """
@@ -43,7 +43,7 @@ def check_timeout(parameter: str, value: float, or_none: str = "") -> float:
 
     :param parameter: Name of the parameter.
     :param value: Seconds.
-    :param or_none: For the message: what None would mean.
+    :param or_none: What None would mean, for the message.
     :returns: The value.
     :raises ValueError: If it is not a positive number.
     """
@@ -63,14 +63,14 @@ class CallOptions(Options):
         then on.
     :param max_total_timeout: With `reset_timeout_on_progress`: how long a call may take altogether, in seconds.
         Default: no limit, as long as the server reports progress.
-    :param read_timeout: After how many seconds in which the server sent nothing, while a call was under way, the
-        session is given up; the next call opens a new one. 300 by default, or `invocation_timeout` if that is longer.
-        None for never.
-    :param ping_interval: How long the server may send nothing, in seconds, while a call is under way, until it is
-        pinged. An answer shows that it is there. Default: no pings. The protocol has them up to revision 2025-11-25.
-    :param task_timeout: How long to wait for a call that the server runs as a task, in seconds; `invocation_timeout` is
-        for each request about it. After it, the call fails, and the task goes on; the error says how to take it up
-        again. Default: an hour. None for no limit.
+    :param read_timeout: How long the server may be silent while a call is under way, in seconds. Then the session is
+        given up; the next call opens a new one. Default: 300, or `invocation_timeout` if that is longer. None for no
+        limit.
+    :param ping_interval: After how many seconds of silence, while a call is under way, the server is pinged. An answer
+        shows that it is alive. Default: no pings. The protocol has them up to revision 2025-11-25.
+    :param task_timeout: How long to wait for a call that the server runs as a task, in seconds; `invocation_timeout`
+        limits each request about it. After that, the call fails, but the task goes on; the error says how to resume it.
+        Default: an hour. None for no limit.
     :raises ValueError: If an option is invalid. The message names it.
     """
 
@@ -90,7 +90,7 @@ class CallLimits(CallOptions):
     """
 
     invocation_timeout: float | None = 30.0
-    # What the parameter for `invocation_timeout` is called where the user gave it.
+    # The name of the parameter by which the user set `invocation_timeout`, for messages.
     timeout_name: str = "invocation_timeout"
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class CallLimits(CallOptions):
         """
         After how many seconds of silence the session is given up; None for never.
 
-        The default of `read_timeout` is no reason to end a call that may take longer.
+        The default of `read_timeout` does not end a call that may take longer.
         """
         if self.read_timeout == DEFAULT_READ_TIMEOUT and self.invocation_timeout is not None:
             return max(DEFAULT_READ_TIMEOUT, self.invocation_timeout)
@@ -133,14 +133,14 @@ class CallLimits(CallOptions):
 DEFAULT_LIMITS = CallLimits()
 
 
-# Seconds between two looks whether a person is still logging in.
+# Seconds between two checks whether a person is still logging in.
 _LOGIN_POLL = 0.5
 
 
 @asynccontextmanager
 async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIterator[None]:
     """
-    Limit a wait for a server. The limit does not pass while a person logs in there, which has a limit of its own.
+    Limit a wait for a server. Its clock stops while a person logs in there; logins have a limit of their own.
 
     :param seconds: How long it may take; None for no limit.
     :param server_info: The server.
@@ -154,7 +154,7 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
                 limit.reschedule(end + more)
 
         if server_info._may_log_in:
-            # Who opens the session, for all, may be another one.
+            # The user who opens the session for all may be a different one.
             with extended_by_logins(server_info, extend, is_own=False):
                 yield
         else:
@@ -164,10 +164,10 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
 @contextmanager
 def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None], *, is_own: bool) -> Iterator[None]:
     """
-    Extend a limit by the time in which a person logs in: what was left when the login began is left when it ends.
+    Extend a limit by the time that a person takes to log in: the seconds left at the beginning are left at the end.
 
     :param server_info: The server.
-    :param extend: Moves the end of the limit by so many seconds.
+    :param extend: Moves the end of the limit by the seconds that it gets.
     :param is_own: Whether only a login of the running operation's user counts.
     :returns: A context manager.
     """
@@ -203,14 +203,14 @@ def back_off(attempt: int, *, base: float, longest: float) -> float:
 
 class BackgroundRetry:
     """
-    Repeats an attempt in the executor's loop, with growing pauses, until it succeeds or nobody wants it any more.
+    Repeats an attempt in the executor's loop, with growing pauses, until it succeeds, is stopped, or loses its object.
     """
 
     def __init__(self, attempt: Callable[[], Coroutine[Any, Any, bool]], *, base: float, longest: float) -> None:
         """
         Initialize the retry. Nothing is tried before `start`.
 
-        :param attempt: A method that tries it and returns whether to stop trying. Its object is not kept alive.
+        :param attempt: The method to repeat, which returns whether to stop. Its object is not kept alive.
         :param base: The pause before the first attempt, in seconds; it doubles with each further one.
         :param longest: The longest pause, in seconds.
         """
@@ -231,7 +231,7 @@ class BackgroundRetry:
 
     def start(self) -> None:
         """
-        Begin to try in the background, unless that is under way.
+        Start trying in the background, unless that has been started.
         """
         if not self.is_running:
             self._pid = os.getpid()
@@ -239,7 +239,7 @@ class BackgroundRetry:
 
     def stop(self) -> None:
         """
-        Make no more attempts. From any thread.
+        Make no more attempts. Thread-safe.
         """
         running, self._running = self._running, None
         if running is not None and self._pid == os.getpid():

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who is notified of changes at a server, and what listens to them. Free of the MCP SDK.
+Listens to changes at a server, and notifies their watchers. Does not import the MCP SDK.
 
 .. code-block:: text
 
-    before 2026-07-28   lists: notifications, unasked           resources: resources/subscribe, one by one
-    since 2026-07-28    both: one subscriptions/listen for each session, opened again when it ends or others are wanted
+    before 2026-07-28   lists: notifications, unsolicited       resources: resources/subscribe, one by one
+    since 2026-07-28    both: one subscriptions/listen for each session, reopened when it ends or others are wanted
 
-What may have been missed meanwhile counts as changed. Listening ends with its session, and opens none. All state is
+Changes that may have been missed count as changes. Listening ends with its session, and opens none. All state is
 touched in the executor's loop only.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# The pauses before a stream is opened again, in seconds, and how long one must have lasted to count as a good one.
+# The pauses before a stream is reopened, and how long a stream must last to reset them, in seconds.
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 60.0
 _GOOD_AFTER = 30.0
@@ -62,21 +62,21 @@ _METHOD_NOT_FOUND = -32601
 
 class Delivery(InOrder):
     """
-    Calls a function of the user with what changed, one after the other; the same change that still waits only once.
+    Passes changes to a user's function one at a time; a change already in the queue is not queued again.
     """
 
     def __init__(self, callback: Callable[[Any], Any], what: str) -> None:
         """
         Initialize the Delivery.
 
-        :param callback: The function. A sync one runs in threads of its own, an async one in the executor's loop.
-        :param what: Names it in logs.
-        :raises ValueError: If it is no function.
+        :param callback: The function. A sync one runs in separate threads, an async one in the executor's loop.
+        :param what: Describes it in logs.
+        :raises ValueError: If it is not a function.
         """
         if not callable(callback):
             msg = f"`callback` must be a function, got {type(callback).__name__}"
             raise ValueError(msg)
-        # It may outlive the call that brings the news, and is not for the caller of that.
+        # The function may outlive the call during which the change arrives, and does not run for that caller.
         context = contextvars.Context()
         context.run(caller_of_operation.set, None)
         super().__init__(self._call, context=context)
@@ -85,11 +85,11 @@ class Delivery(InOrder):
 
     def put(self, item: Any) -> None:
         """
-        Deliver something after what waits. To be called in the loop.
+        Queue a change. Call this in the loop.
 
-        :param item: What the function gets.
+        :param item: The argument of the function.
         """
-        # The last change is told last: a tool that comes, goes and comes again is there.
+        # A repeated change moves to the end, so that the latest change is reported last.
         self._waiting = deque(each for each in self._waiting if each[0] != item)
         super().put(item)
 
@@ -104,7 +104,7 @@ class Delivery(InOrder):
 
 class Watching(UsesRunner):
     """
-    What a connection or a toolset has for users who want to hear of changes at the server.
+    The methods of connections and toolsets by which users subscribe to changes at the server.
     """
 
     def on_list_change(
@@ -113,20 +113,20 @@ class Watching(UsesRunner):
         lists: ChangedList | Iterable[ChangedList] = ("tools", "prompts", "resources"),
     ) -> Unsubscribe:
         """
-        Call a function whenever the server says that one of its lists changed.
+        Call a function whenever the server reports that one of its lists changed.
 
-        It is called as well when listening begins anew, e.g. after a lost session was opened again or for a further
-        function, because a change may have been missed. A server tells of changes only while a session is open; this
-        opens none.
+        It is also called when listening starts again, e.g. after a lost session was reopened or another function was
+        added, because a change may have been missed. A server reports changes only while a session is open; this
+        method opens none.
 
-        A sync function runs in a thread of its own, and may use the same connection. An async one runs in the event
-        loop of all sessions, which it must not block. It is called again only after it returned. If it raises, that is
-        logged, and it is called for the next change all the same.
+        A sync function runs in a separate thread, and may use the same connection. An async one runs in the event loop
+        that all sessions share, and must not block it. It is called again only after it has returned. If it raises, the
+        error is logged, and the next change is reported to it all the same.
 
         :param callback: Gets the name of the list: "tools", "prompts" or "resources".
-        :param lists: Which list, or which lists.
-        :returns: A function that ends this. It ends with `close` and garbage collection of the connection, too, but not
-            if the connection is used again after `close`.
+        :param lists: The list or lists to watch.
+        :returns: A function that ends the subscription. `close` pauses it until the connection is used again, and
+            garbage collection of the connection ends it.
         :raises ValueError: If a parameter is invalid.
         """
         delivery = Delivery(callback, "The function of `on_list_change`")
@@ -139,16 +139,16 @@ class Watching(UsesRunner):
 
     async def _subscribe_resource(self, resource: str | types.Resource, callback: Callable[[str], Any]) -> Unsubscribe:
         """
-        Call a function whenever the server says that a resource changed.
+        Call a function whenever the server reports that a resource changed.
 
-        Opens a session if none is open. After a lost session was opened again, the resource is subscribed to again, and
-        the function is called, because a change may have been missed.
+        Opens a session if none is open. After a lost session was reopened, the resource is subscribed to again, and the
+        function is called, because a change may have been missed.
 
-        :param resource: Its URI, or what `list_resources` says of it.
-        :param callback: Gets the URI that changed, which may be that of a part of the resource. Read it again to know
-            what it is now. It is called as that of `on_list_change`.
+        :param resource: Its URI, or its entry from `list_resources`.
+        :param callback: Gets the URI that changed, which may name a part of the resource. Read the resource again to
+            get its new contents. The function runs like that of `on_list_change`.
         :returns: A function that ends the subscription.
-        :raises MCPConnectionError: If the server does not tell of changes of this resource.
+        :raises MCPConnectionError: If the server does not report changes of this resource.
         :raises ValueError: If a parameter is invalid.
         """
         delivery = Delivery(callback, "The function of `subscribe_resource`")
@@ -179,7 +179,7 @@ class Listening:
         """
         self.server: str = server
         self._watchers: weakref.WeakSet[Watcher] = weakref.WeakSet()
-        # What listens in the latest session.
+        # Listens in the latest session.
         self.listener: ChangeListener | None = None
 
     def add(self, watcher: Watcher) -> None:
@@ -206,9 +206,9 @@ class Listening:
 
     def wanted(self) -> WantedChanges:
         """
-        Return what anybody wants to hear of.
+        Return the changes that any watcher wants.
 
-        :returns: All of it.
+        :returns: The changes of all watchers together.
         """
         all_wanted = [watcher.wanted for watcher in list(self._watchers)]
         return WantedChanges(
@@ -218,7 +218,7 @@ class Listening:
 
     def announce(self, *changes: ServerChange) -> None:
         """
-        Notify all who want to hear of changes.
+        Notify the watchers that want these changes.
 
         :param changes: What changed.
         """
@@ -229,12 +229,12 @@ class Listening:
 
     def listen_in(self, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> ChangeListener:
         """
-        Make what listens as long as a session lasts.
+        Make the listener of a session.
 
         :param session: The session.
-        :param is_first: Whether it is the first one; of another, everything may have changed.
+        :param is_first: Whether it is the first one. In a later one, everything may have changed.
         :param on_gap: Called when changes may have been missed in the middle of the session.
-        :returns: What listens.
+        :returns: The listener, which lasts as long as the session.
         """
         self.listener = ChangeListener(self, session, is_first=is_first, on_gap=on_gap)
         return self.listener
@@ -254,7 +254,7 @@ class ChangeListener:
         """
         Initialize the ChangeListener.
 
-        :param listening: Who is notified.
+        :param listening: Has the watchers.
         :param session: The session.
         :param is_first: Whether it is the first session.
         :param on_gap: Called when changes may have been missed.
@@ -263,30 +263,30 @@ class ChangeListener:
         self._session = session
         self._is_first = is_first
         self._on_gap = on_gap
-        # Set when something else is wanted, or a stream has ended.
+        # Set when other changes are wanted, or a stream has ended.
         self.waking: asyncio.Event = asyncio.Event()
-        # What the server reports, and why it does not report the changes of a resource.
+        # The changes that the server reports, and why it does not report those of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
-        # Whether there was a stream, and which resources the last one, or that of the last session, reported.
+        # Whether there was a stream, and which resources the last stream, or the last session, reported.
         self._is_opening = self._was_open = False
         self._reported_before = frozenset[str]() if is_first else listening.wanted().uris
-        # What ends subscriptions to resources.
+        # The tasks that end subscriptions to resources.
         self._ending: dict[str, asyncio.Task[None]] = {}
-        # Why it reports nothing any more.
+        # Why the server reports no more changes.
         self._over: str | None = None
         self._noted = asyncio.Event()
 
     @property
     def offers_resources(self) -> bool:
         """
-        Whether the server says that it reports changes of single resources.
+        Whether the server offers to report changes of single resources.
         """
         return bool(((self._session.details.capabilities or {}).get("resources") or {}).get("subscribe"))
 
     def wanted(self) -> WantedChanges:
         """
-        Return what is wanted of what the server says that it reports.
+        Return the wanted changes that the server offers to report.
 
         :returns: The lists and the URIs.
         """
@@ -300,8 +300,8 @@ class ChangeListener:
         """
         Wait until the server reports the changes of a resource.
 
-        :param uri: Its URI, which somebody wants to hear of.
-        :raises MCPConnectionError: If it does not.
+        :param uri: Its URI, which a watcher wants.
+        :raises MCPConnectionError: If the server does not report them.
         """
         while uri not in self._served.uris:
             if uri in self._refused:
@@ -311,7 +311,7 @@ class ChangeListener:
             if self._session.client.listens:
                 await self._noted.wait()
             else:
-                if (ending := self._ending.get(uri)) is not None:  # the server may do first what is sent last
+                if (ending := self._ending.get(uri)) is not None:  # or the server may reorder the two
                     await asyncio.wait({ending})
                 await self._session.uncounted(self._session.client.subscribe_resource(uri))
                 self._note(WantedChanges(uris=self._served.uris | {uri}))
@@ -326,7 +326,7 @@ class ChangeListener:
         Listen until it is cancelled, or the server does not report changes at all.
         """
         if not self._is_first:
-            # Who subscribed to a resource is notified once the server knows that again.
+            # Watchers of resources are notified once the server knows their subscriptions again.
             self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
         try:
             async with asyncio.TaskGroup() as group:
@@ -354,7 +354,7 @@ class ChangeListener:
             try:
                 await self.served(uri)
             except MCPConnectionError as error:
-                # A person who declined to log in is not asked again.
+                # A user who declined to log in is not asked again.
                 if error.code is not None or isinstance(error, MCPAuthorizationError):
                     logger.warning(
                         "No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error)
@@ -384,7 +384,7 @@ class ChangeListener:
                 continue
             self._is_opening = True
             stream = group.create_task(self._stream(wanted))
-            # What the server honours of one stream must not be taken for that of the next.
+            # The acknowledgement of one stream must not be taken for that of the next.
             while not stream.done() and (self._is_opening or self.wanted() == wanted):
                 await self.waking.wait()
                 self.waking.clear()
@@ -392,7 +392,7 @@ class ChangeListener:
             if not stream.done():
                 stream.cancel()
                 continue
-            self._on_gap()  # what is looked at from now on must not be what was known before …
+            self._on_gap()  # from now on, nothing that was cached before may be used …
             if self._is_refused(wanted, stream.result()):
                 return
             failures = await self._pause(stream.result(), 0 if monotonic() - began > _GOOD_AFTER else failures)
@@ -415,8 +415,8 @@ class ChangeListener:
             self._refused[uri] = MCPConnectionError(msg)
         self._note(honored)
         if self._was_open:
-            self._on_gap()  # … nor what was learned while nobody listened
-        # Changes may have been missed while there was no stream. Who subscribes to a resource reads it only now.
+            self._on_gap()  # … nor anything that was cached while there was no stream
+        # Changes may have been missed while there was no stream. New subscribers to a resource read it only now.
         self._listening.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
         self._was_open, self._reported_before = True, honored.uris
         self._is_opening = False

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is seen of a connection from outside: its status, and what Haystack's tracing records.
+The status of a connection, and the spans that it records with Haystack's tracing.
 
-There is a span for each call of a tool, and one for each session that is opened. The tags have the names of
+There is a span for each tool call, and one for each session that is opened. The tags have the names of
 OpenTelemetry's conventions for MCP and generative AI, which are still in development:
-https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp. None of them has an argument or a part of a result.
+https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp. No tag contains an argument or a part of a result.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ class MCPConnectionStatus:
     :param server_name: Name of the server, if it gave one.
     :param server_version: Version of the server, if it gave one.
     :param capabilities: Capabilities of the server, as in the protocol.
-    :param extensions: Extensions of the protocol that were offered, by identifier: the settings that the server gave as
-        "server" and those of this client as "client", None from who does not have it. What both have was negotiated.
+    :param extensions: Extensions of the protocol, by identifier: the server's settings as "server" and this client's as
+        "client", None for the side that does not offer it. An extension that both offer is in use.
     :param users: How many tools, toolsets and connections share it.
     :param sessions: How many sessions were opened so far.
     :param calls: How many tool calls were made so far.
     :param failed_calls: How many of them failed, a tool's own errors included.
-    :param in_flight: How many calls and other requests are in flight. A task that a server made of a call is none.
+    :param in_flight: How many calls and other requests are in flight. Calls that became tasks are not counted.
     :param last_error: Text of the last error.
-    :param circuit: "closed" (calls go to the server), "open" (it failed again and again, and is left alone: calls fail
-        at once) or "half-open" (the pause is over, and the next answer shows that it is back).
-    :param retry_in: For how many seconds nothing is sent to the server, because it is left alone or asks for it (HTTP
-        429 and 503 with `Retry-After`). None if requests go to it.
+    :param circuit: "closed" (calls go to the server), "open" (it failed repeatedly, so calls fail at once for a while)
+        or "half-open" (the pause is over, and the next answer shows that the server is back).
+    :param retry_in: For how many seconds nothing is sent to the server, because the circuit is open or the server asked
+        for a pause (HTTP 429 and 503 with `Retry-After`). None if requests go to it.
     :param waiting: How many calls wait for others to end (`max_in_flight`).
-    :param last_error_at: When the last error was, in seconds since the epoch.
+    :param last_error_at: When the last error occurred, in seconds since the epoch.
     """
 
     state: ConnectionState = "idle"
@@ -91,7 +91,7 @@ class MCPConnectionStatus:
         """
         Whether a call that is made now would go to the server.
 
-        False while the server is left alone or asks for it, and after `close`. A connection that was never used is
+        False while the circuit is open or the server has asked for a pause, and after `close`. An unused connection is
         healthy, and so is one whose session was lost: the next call opens another one, and nothing else would find out
         whether the server is back.
         """
@@ -110,7 +110,7 @@ class MCPConnectionStatus:
 CALL_SPAN = "haystack.mcp.call"
 CONNECT_SPAN = "haystack.mcp.connect"
 
-# How the bytes travel, by the kind of server; nothing travels in process.
+# The network transport, by the kind of server; an in-process server has none.
 _TRANSPORTS = {"stdio": "pipe", "streamable-http": "tcp", "sse": "tcp"}
 
 
@@ -119,12 +119,12 @@ def traced_call(
     tool_name: str, info: MCPServerInfo, server: str, details: Callable[[], ServerDetails | None]
 ) -> Iterator[None]:
     """
-    Trace a call of a tool, from its caller's point of view.
+    Trace a tool call, from its caller's point of view.
 
     :param tool_name: Name of the tool at the server.
     :param info: How the server is reached.
     :param server: Describes the server, without secrets.
-    :param details: Returns what the server said of itself, once the call is over.
+    :param details: Returns the server's details, once the call is over.
     :returns: A context manager.
     """
     tags = {
@@ -148,7 +148,7 @@ def traced_call(
         finally:
             _tag_details(span, details())
     if left_open is not None:
-        raise left_open  # not within the span, which OpenTelemetry would take for failed
+        raise left_open  # after the span, which OpenTelemetry would otherwise mark as failed
 
 
 @contextmanager
@@ -158,7 +158,7 @@ def traced_connect(info: MCPServerInfo, server: str) -> Iterator[Callable[[Serve
 
     :param info: How the server is reached.
     :param server: Describes the server, without secrets.
-    :returns: A context manager with a function that takes what the server said of itself.
+    :returns: A context manager; its value is a function that takes the server's details.
     """
     with tracer.trace(CONNECT_SPAN, tags=_server_tags(info, server)) as span:
         try:

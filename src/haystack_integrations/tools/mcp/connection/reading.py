@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The methods of connections and toolsets that read resources, prompts and skills.
+"""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
@@ -18,15 +22,15 @@ if TYPE_CHECKING:
 
 class Reading(UsesRunner):
     """
-    What a server offers beside its tools: resources, prompts, skills, completions, and answers to other requests.
+    Reads what a server offers beside tools: resources, prompts, skills, completions, and results of other requests.
 
-    Whatever is only read is read again if the connection breaks meanwhile.
+    If the connection breaks meanwhile, reads are repeated.
     """
 
     @property
     def implementation(self) -> types.Implementation | None:
         """
-        What the server calls itself, with its version; None without an open session, or if it does not say.
+        The server's name and version; None without an open session, or if the server does not give them.
         """
         details = self._runner._details()
         return details.implementation if details else None
@@ -42,9 +46,9 @@ class Reading(UsesRunner):
     @property
     def instructions(self) -> str | None:
         """
-        What the server says of its use, in its own words; None without an open session, or if it says none.
+        The server's own instructions for its use; None without an open session, or if the server has none.
 
-        It is the text of a third party, of any length. `instructions_for_model` makes it fit for a model.
+        They are third-party text of any length. `instructions_for_model` prepares them for a model.
         """
         details = self._runner._details()
         return details.instructions if details else None
@@ -53,10 +57,10 @@ class Reading(UsesRunner):
         """
         List the resources of the server, all pages of them.
 
-        What the server allows to be kept for a while is not asked for again in this time.
+        A listing that the server allows caching is not requested again until it expires.
 
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :returns: The resources; none of a server without resources.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :returns: The resources; empty for a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
         return await self._runner._ask("list_resources", lambda client: client.list_resources(meta_of_call(meta)))
@@ -68,10 +72,10 @@ class Reading(UsesRunner):
         """
         List the resource templates of the server, all pages of them.
 
-        What the server allows to be kept for a while is not asked for again in this time.
+        A listing that the server allows caching is not requested again until it expires.
 
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :returns: The templates; none of a server without resources.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :returns: The templates; empty for a server without resources.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
         return await self._runner._ask(
@@ -87,10 +91,10 @@ class Reading(UsesRunner):
         """
         Read a resource.
 
-        A result that the server allows to keep for a while is not asked for again in this time.
+        A result that the server allows caching is not requested again until it expires.
 
-        :param resource: Its URI, or what `list_resources` says of it.
-        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param resource: Its URI, or its entry from `list_resources`.
+        :param meta: The `_meta` of the request, for servers that use it.
         :returns: Its contents. `resource_contents` and `resource_streams` convert them for Haystack.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `resource` is neither.
@@ -105,10 +109,10 @@ class Reading(UsesRunner):
         """
         List the prompts of the server, all pages of them.
 
-        What the server allows to be kept for a while is not asked for again in this time.
+        A listing that the server allows caching is not requested again until it expires.
 
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :returns: The prompts; none of a server without prompts.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :returns: The prompts; empty for a server without prompts.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
         return await self._runner._ask("list_prompts", lambda client: client.list_prompts(meta_of_call(meta)))
@@ -124,10 +128,10 @@ class Reading(UsesRunner):
 
         :param name: Its name.
         :param arguments: Its arguments; the protocol has strings only.
-        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param meta: The `_meta` of the request, for servers that use it.
         :returns: Its messages. `prompt_messages` converts them for Haystack.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
-        :raises ValueError: If an argument is no string.
+        :raises ValueError: If an argument is not a string.
         """
         if not all(isinstance(value, str) for value in (arguments or {}).values()):
             msg = "`arguments` must be a dictionary of strings: the protocol has no other arguments of prompts"
@@ -141,10 +145,10 @@ class Reading(UsesRunner):
 
     async def _list_skills(self, *, meta: dict[str, Any] | None = None) -> list[MCPSkill]:
         """
-        List the skills of the server, all pages of them, as it has them now. No file of a skill is read.
+        List the current skills of the server, all pages of them. No file of a skill is read.
 
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :returns: The skills; none of a server without the extension for skills. A server need not list all.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :returns: The skills; empty for a server without the skills extension. A server need not list all its skills.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
         return await self._runner._ask("list_skills", lambda client: client.list_skills(meta_of_call(meta)))
@@ -154,10 +158,10 @@ class Reading(UsesRunner):
 
     async def _get_skill(self, uri: str, *, meta: dict[str, Any] | None = None) -> MCPSkill:
         """
-        Ask the server what it says of a skill now. No file of the skill is read.
+        Get the current description of a skill from the server. No file of the skill is read.
 
         :param uri: URI of the skill's `SKILL.md`.
-        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param meta: The `_meta` of the request, for servers that use it.
         :returns: The skill.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
@@ -168,12 +172,12 @@ class Reading(UsesRunner):
 
     async def _load_skill(self, skill: MCPSkill, *, meta: dict[str, Any] | None = None) -> str:
         """
-        Read the instructions of a skill, and check their size, digest and YAML against what the server said before.
+        Read the instructions of a skill, and check their size, digest and YAML against the server's description of it.
 
         :param skill: The skill.
-        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param meta: The `_meta` of the request, for servers that use it.
         :returns: The text of its `SKILL.md` after the YAML.
-        :raises MCPSkillError: If the server sent something else than it said.
+        :raises MCPSkillError: If the file does not match the description.
         :raises MCPConnectionError: If the file cannot be read.
         """
         return checked_instructions(skill, await self._read_fresh(skill.uri, meta))
@@ -185,13 +189,13 @@ class Reading(UsesRunner):
         self, skill: MCPSkill, path: str, *, meta: dict[str, Any] | None = None
     ) -> str | ByteStream:
         """
-        Read another file of a skill, and check its size and digest against what the server said before.
+        Read another file of a skill, and check its size and digest against the server's description of the skill.
 
         :param skill: The skill.
         :param path: Path of the file in the folder of the skill, one of `skill.paths`.
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :returns: The file: its text, or a ByteStream if it has none.
-        :raises MCPSkillError: If the skill has no such file, or the server sent something else than it said.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :returns: The text of the file, or a ByteStream for a binary file.
+        :raises MCPSkillError: If the skill has no such file, or the file does not match the description.
         :raises MCPConnectionError: If the file cannot be read.
         """
         uri = file_uri(skill, path)
@@ -211,10 +215,10 @@ class Reading(UsesRunner):
         """
         Ask for completions of an argument of a prompt or of a resource template.
 
-        :param ref: The prompt or the template, as the listings have it, or a reference to one.
-        :param argument: The argument, as in `{"name": "language", "value": "py"}` with the value so far.
+        :param ref: The prompt or the template from a listing, or a reference to one.
+        :param argument: The argument with its value so far, as in `{"name": "language", "value": "py"}`.
         :param context: The values of other arguments so far, by their names.
-        :param meta: The `_meta` of the request, for servers that look for something there.
+        :param meta: The `_meta` of the request, for servers that use it.
         :returns: The completions, in `values`.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         :raises ValueError: If `ref` is something else.
@@ -240,9 +244,9 @@ class Reading(UsesRunner):
 
         :param method: The method.
         :param params: Its parameters.
-        :param meta: The `_meta` of the request, for servers that look for something there.
-        :param may_repeat: Whether it does no harm if the server does twice what it is asked for, so that it may be
-            asked again after the connection broke.
+        :param meta: The `_meta` of the request, for servers that use it.
+        :param may_repeat: Whether the server may get the request twice without harm, so that it may be sent again after
+            the connection broke.
         :returns: The result as it came.
         :raises MCPConnectionError: If that fails; with the server's `code` and `data`, if it answered with an error.
         """
@@ -254,7 +258,7 @@ class Reading(UsesRunner):
     request_async: Final = asynchronous(_request)
 
     async def _read_fresh(self, uri: str, meta: dict[str, Any] | None) -> types.ReadResourceResult:
-        # With any `meta`, nothing is taken from the cache, which may be older than what was said of the skill.
+        # A `meta`, even an empty one, bypasses the cache, which may be older than the description of the skill.
         return await self._runner._ask(
             "read_resource", lambda client: client.read_resource(uri, meta_of_call(meta) or {})
         )
@@ -278,7 +282,7 @@ def uri_of(resource: str | types.Resource) -> str:
 def _reference(
     ref: types.Prompt | types.ResourceTemplate | types.PromptReference | types.ResourceTemplateReference,
 ) -> types.PromptReference | types.ResourceTemplateReference:
-    import mcp_types as types  # noqa: PLC0415 - it takes long to import, and whoever has a `ref` has done that
+    import mcp_types as types  # noqa: PLC0415 - the import is slow, and a caller who has a `ref` has done it already
 
     match ref:
         case types.PromptReference() | types.ResourceTemplateReference():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the callers of a connection want, how calls are recorded, and what a server answers when it is asked for its tools.
+Requests of a connection's callers, recorders of calls, and listings of a server's tools.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class CallRequest:
     leaves_tasks: bool = False
     # Gets the call once it can be continued, before anything is waited for.
     on_pending: Callable[[MCPPendingCall], None] | None = None
-    # What follows is of the connection that sends it: how long it may take, and how long to wait for sessions
-    # altogether, in seconds.
+    # The connection that sends the request sets the fields below: how long it may take, and how long to wait for
+    # sessions altogether, in seconds.
     limits: CallLimits = DEFAULT_LIMITS
     connection_timeout: float = 30.0
     # Called in the executor's loop with each report of progress; must not block.
@@ -73,9 +73,9 @@ class CallRequest:
 
     def error(self, kind: type[E], text: str, **options: Any) -> E:
         """
-        Make the error of the call, with the name that its caller knows the tool by.
+        Make the error of the call, with the caller's name of the tool.
 
-        :param kind: What is raised.
+        :param kind: Class of the error.
         :param text: What went wrong.
         :param options: Further parameters of `kind`.
         :returns: The error.
@@ -87,15 +87,15 @@ class CallRequest:
 @dataclass(frozen=True, slots=True)
 class ToolListing:
     """
-    What a server answered when it was asked for its tools.
+    A server's answer to a request for its tools.
 
-    :param number: When it was asked, among all listings of the process.
+    :param number: When it was requested, as a number that orders the listings and changes of the process.
     :param tools: The tools.
-    :param caller: On whose behalf: the key of the identity, or None for that of the server info.
+    :param caller: The key of the identity that requested it; None for the server info's own.
     :param generation: The number of the session.
-    :param asked_at: When it was asked, in the seconds of `time.monotonic`.
-    :param expires_at: Until when the server allows them to be kept, in the same seconds, if it says so.
-    :param instructions: What the server said of its use when the session was opened.
+    :param asked_at: When it was requested, in the seconds of `time.monotonic`.
+    :param expires_at: Until when the server allows caching it, in the same seconds; None if it does not say.
+    :param instructions: The instructions that the server gave when the session was opened.
     """
 
     number: int = 0
@@ -109,7 +109,7 @@ class ToolListing:
 
 class Admission(Protocol):
     """
-    Looks at what the server says of its tools before a call is sent.
+    Checks the server's current tools before a call is sent.
     """
 
     async def refusal(self, tool_name: str, listing: ToolListing) -> str | None:
@@ -124,7 +124,7 @@ class Admission(Protocol):
 
 class CallKeywords(TypedDict, total=False):
     """
-    What a caller may say of a call. `MCPConnection.call_tool` documents it.
+    The options of a call. `MCPConnection.call_tool` documents them.
     """
 
     display_name: str | None
@@ -135,7 +135,7 @@ class CallKeywords(TypedDict, total=False):
     may_repeat: bool
 
 
-# The fields of a request that are not of the connection that sends it.
+# The fields that a caller may set; the connection fills in the rest.
 _OF_CALLERS = CallKeywords.__optional_keys__ | {"continues", "leaves_tasks"}
 
 
@@ -148,15 +148,15 @@ def call_request(
     **fields: Any,
 ) -> CallRequest:
     """
-    Make the request of what a caller passed.
+    Make a request from the arguments of a caller.
 
     :param tool_name: As in CallRequest.
     :param tool_args: Likewise; None for no arguments.
-    :param display_name: Likewise; None if it is that of the tool.
+    :param display_name: Likewise; None for the tool's name.
     :param secrets: Likewise.
     :param fields: Further fields.
     :returns: The request.
-    :raises TypeError: If a caller may not say one of these.
+    :raises TypeError: If a caller may not set one of these fields.
     """
     for name in fields.keys() - _OF_CALLERS:
         msg = f"call_tool() got an unexpected keyword argument '{name}'"
@@ -172,9 +172,9 @@ def call_request(
 
 def executor_failure(error: Exception, request: CallRequest) -> MCPInvocationError:
     """
-    Make the error of a call that the executor did not run, or not to its end.
+    Make the error of a call that the executor did not run, or did not finish.
 
-    :param error: An OSError or RuntimeError of the executor, or the TimeoutError of a caller that waited for it.
+    :param error: An OSError or RuntimeError of the executor, or a TimeoutError of the wait for it.
     :param request: What the caller wants.
     :returns: The error, which says whether the tool may have run.
     """
@@ -187,17 +187,17 @@ def executor_failure(error: Exception, request: CallRequest) -> MCPInvocationErr
     return request.error(kind, text)
 
 
-# How calls are recorded where a durable run is open.
+# How calls are recorded while a durable run is open.
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedCall:
     """
-    A call of a tool.
+    A tool call that is to be recorded.
 
-    :param request: What is sent.
-    :param arguments: The arguments by which the call is recognized: those that the model gave.
-    :param secrets: Texts that must not be written down.
+    :param request: The request to send.
+    :param arguments: The arguments by which the call is recognized: those from the model.
+    :param secrets: Texts that must not be recorded.
     :param may_repeat: Returns whether the tool may run twice. It may ask the server, in the caller's thread.
     :param key_argument: The argument that gets the key of the call, if there is one.
     """
@@ -212,12 +212,12 @@ class RecordedCall:
 @dataclass(frozen=True)
 class Recall:
     """
-    A value that is made once in a run, such as a person's decision: the recorded one, or the place for a new one.
+    A value that a run computes only once, such as a person's decision: the recorded one, or the place for a new one.
 
-    :param is_recorded: Whether it was made before.
+    :param is_recorded: Whether there is a recorded value.
     :param result: The recorded value.
     :param record: Records a new value, which must be JSON.
-    :param give_back: Frees the place again, if no value could be made.
+    :param give_back: Frees the place if there is no new value.
     """
 
     is_recorded: bool
@@ -228,13 +228,13 @@ class Recall:
 
 class CallRecorder(ABC):
     """
-    Writes down calls before they are sent and results before they are used, and gives those that are written down.
+    Records calls before they are sent and results before they are used, and returns recorded results.
     """
 
     @abstractmethod
     def recall(self, kind: str, name: str) -> Recall:
         """
-        Find what a person decided, or another value that cannot be made again.
+        Find a person's decision, or another value that cannot be computed again.
 
         :param kind: "decision" or "value".
         :param name: What it is about.
@@ -244,7 +244,7 @@ class CallRecorder(ABC):
 
     def listing(self, server: str) -> ToolListing | None:  # noqa: ARG002
         """
-        Return the recorded tools of a server, where no server is to be asked.
+        Return the recorded tools of a server, if the run is played without servers.
 
         :param server: Describes it.
         :returns: The tools; None if the server is to be asked.
@@ -255,7 +255,7 @@ class CallRecorder(ABC):
     @abstractmethod
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Note what tools a server has.
+        Record the tools of a server.
 
         :param server: Describes it.
         :param listing: The tools.

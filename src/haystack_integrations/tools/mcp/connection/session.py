@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One session with a server: its requests, their deadlines, and what becomes of those that it does not answer.
+One session with a server: its requests, their deadlines, and the errors of requests that are not answered.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How much longer silence may be than its limit, in seconds. A call whose own limit is the same, as it is by default
-# with a long `invocation_timeout`, is a timeout; and what comes at that moment, such as the answer to a ping, is
-# still heard.
+# How much longer than its limit silence may be, in seconds. A call with the same limit, which a long
+# `invocation_timeout` has by default, then times out first, and a message that arrives at that moment, such as the
+# answer to a ping, still counts.
 _SILENCE_TOLERANCE = 0.1
 
-# Timers and pings belong to no call, so they see the context variables of none.
+# Timers and pings belong to no call, so they must not see the context variables of one.
 _no_context = contextvars.Context()
 
 
 class DeadlineError(Exception):
     """
-    Raised when a request took longer than it may.
+    Raised when a request exceeds its deadline.
     """
 
 
 @dataclass(slots=True, eq=False)
 class InFlightRequest:
     """
-    One request that is under way, made in the task that waits for the answer.
+    One request that is under way. It is created in the task that waits for the answer.
 
     :param deadline: When it is given up, in the seconds of `time.monotonic`; None for never.
     :param longest_silence: After how many seconds of silence the session may be given up; None for never.
-    :param ping_interval: How long the server may be silent until it is pinged, in seconds; None for no pings.
-    :param awaited_until: When whoever made it gives it up, in the seconds of `time.monotonic`; None for never.
+    :param ping_interval: After how many seconds of silence the server is pinged; None for no pings.
+    :param awaited_until: When its caller stops waiting, in the seconds of `time.monotonic`; None for never.
     """
 
     deadline: float | None = None
@@ -80,7 +80,7 @@ class InFlightRequest:
     task: asyncio.Task[Any] = field(init=False, default_factory=cast("Any", asyncio.current_task))
     caller: Caller | None = field(init=False, default_factory=caller_of_operation.get)
     has_ended: bool = field(init=False, default=False)
-    # By `give_up`. An `asyncio.timeout` would do the same with a timer for each request.
+    # Set by `give_up`. An `asyncio.timeout` would do the same, but with a timer for each request.
     is_given_up: bool = field(init=False, default=False)
     # How often the task was cancelled before.
     cancelled_before: int = field(init=False, default=0)
@@ -88,14 +88,14 @@ class InFlightRequest:
     @property
     def is_over(self) -> bool:
         """
-        Whether it was answered, or is not waited for any more.
+        Whether it was answered or given up.
         """
         return self.has_ended or self.is_given_up
 
     @property
     def seconds_left(self) -> float | None:
         """
-        How much longer it may take; None for no limit.
+        How much longer it may take, in seconds; None for no limit.
         """
         end = self.awaited_until if self.deadline is None else self.deadline
         return None if end is None else max(end - monotonic(), 0.0)
@@ -113,7 +113,7 @@ class InFlightRequest:
 
     def give_up(self) -> None:
         """
-        End the request, by a cancellation, if it is not over.
+        Cancel the request if it is not over.
         """
         if not self.is_over:
             self.is_given_up = True
@@ -122,7 +122,7 @@ class InFlightRequest:
     @property
     def is_only_given_up(self) -> bool:
         """
-        Whether nobody else has cancelled the task, too.
+        Whether `give_up` is the only one that has cancelled the task.
         """
         return self.is_given_up and self.task.cancelling() == self.cancelled_before + 1
 
@@ -131,22 +131,21 @@ class Watchdog:
     """
     Gives up requests at their deadlines, and a session whose server is silent for too long.
 
-    It is used in the event loop of the session.
-    Silence is counted only while requests are under way, and from the last thing that the server sent, whatever that
-    was. Of several requests, the most patient one decides. One timer serves all of them, and goes on for a while after
-    the last one.
+    It is used in the event loop of the session. Silence is counted only while requests are under way, from the last
+    time that the server sent anything. If there are several requests, the most patient one decides. One timer serves
+    all of them, and goes on for a while after the last one.
     """
 
     def __init__(self, life: SessionLife) -> None:
         """
         Initialize the Watchdog.
 
-        :param life: The life of the session, which hears the server.
+        :param life: The life of the session, which knows when the server sent something last.
         """
         self._life = life
         # By their tasks, in the order in which they began.
         self.requests: dict[asyncio.Task[Any], InFlightRequest] = {}
-        # From when silence counts, if the server was not heard since: pauses between requests are left out.
+        # When silence began, unless the server was heard later. It moves by the pauses between requests.
         self._since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._looks_at = 0.0
@@ -183,7 +182,7 @@ class Watchdog:
             self._since, self._paused_at = max(self._since, self._life.heard_at), monotonic()
             limit = request.longest_silence
             if limit is not None and self._paused_at - self._since >= limit:
-                self._give_up(limit)  # it timed out at the same time; the next one must not pay for it
+                self._give_up(limit)  # it timed out at the same time; the next request must not pay for it
 
     def stop(self) -> None:
         """
@@ -231,14 +230,14 @@ class Watchdog:
 # One counter for the whole process, so that the generations of a connection grow even after it was closed.
 _generations = itertools.count(1)
 
-# Our transports bound their own end (2 s for a server to exit by itself, 2 s after each signal); a custom client may
-# not.
+# Built-in transports close within a limit (2 s for a server to exit by itself, 2 s after each signal); a custom client
+# may not.
 _CLOSE_TIMEOUT = 15.0
 
-# How long calls have to notice by themselves that their session ended.
+# How long calls have to notice by themselves that their session ended, in seconds.
 _CALLS_END_TIMEOUT = 0.5
 
-# How long a transport may take to notice that its process was killed.
+# How long a transport may take to notice that its process was killed, in seconds.
 _KILLED_TIMEOUT = 1.0
 
 
@@ -246,10 +245,10 @@ class Session:
     """
     One generation: a client from its opening to its closing, in one task that owns it.
 
-    The task connects the client, waits until its life is over, and closes it. Everybody else asks and waits.
+    The task connects the client, waits until its life is over, and closes it. All other code posts requests and waits.
     """
 
-    # All that are not closed yet, so that neither garbage collection nor a fork finalises one.
+    # All sessions that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
     def __init__(
@@ -266,35 +265,35 @@ class Session:
 
         :param client: The client, not yet connected.
         :param server_info: How the server is reached.
-        :param server: Describes it.
+        :param server: Describes the server.
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
-        :param owner: Who opens it.
+        :param owner: The supervisor that opens it.
         """
         self.owner = owner
         self.client: MCPClient = client
         self._server = server
         self._on_end = on_end
         self._task: asyncio.Task[None] | None = None
-        # Whether its task may be cancelled. What comes before and after is short, or cleans up.
+        # Whether its task may be cancelled. The steps before and after connecting are short, or clean up.
         self._is_connecting = False
-        # When it was opened, in the seconds of its loop.
+        # When it was opened, in the seconds of `time.monotonic`.
         self.opened_at: float | None = None
         # Its number among all sessions of the process; 0 until it is open.
         self.generation: int = 0
-        # The tools that the server had when it was asked last.
+        # The tools from the latest listing.
         self.listing: ToolListing = ToolListing()
-        # Those of them that can only be called as tasks of revision 2025-11-25.
+        # The names of tools that can only be called as tasks of revision 2025-11-25.
         self.only_as_tasks: frozenset[str] = frozenset()
-        # Listens to changes as long as it is open.
+        # Listens to changes as long as the session is open.
         self.listener_task: asyncio.Task[None] | None = None
         self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
-        # Whether the server keeps nothing for it, so that different identities may share it.
+        # Whether the server keeps no state for the session, so that different identities may share it.
         self.is_stateless: bool = False
-        # Who made a request last.
+        # The identity that made the latest request.
         self._user: Identity = current_identity.get()
-        # Who ends the session, and when the server was heard last.
+        # The state of the session, why it ended, and when the server was heard last.
         self.life: SessionLife = SessionLife(self._lost)
         client.life = self.life
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
@@ -305,18 +304,18 @@ class Session:
         self.life.latest_identity = lambda: self._user
         self._watchdog = Watchdog(self.life)
         self._login_info = server_info if server_info._may_log_in else None
-        # Whether the client can, as far as is known.
+        # Whether the client supports pings, as far as is known.
         self._may_ping = True
 
     def _latest_caller(self) -> Caller | None:
-        # A server's request need not say for which call it is; most often there is one.
+        # A request of the server need not name the call that it belongs to; most often there is only one.
         latest = next(reversed(self._watchdog.requests.values()), None)
         return self._last_caller if latest is None else latest.caller
 
     @property
     def is_open(self) -> bool:
         """
-        Whether it takes calls. From any thread.
+        Whether it takes calls. Thread-safe.
         """
         return self.life.state is SessionState.OPEN
 
@@ -333,7 +332,7 @@ class Session:
             raise self._not_opened(msg)
         opened: asyncio.Future[None] = loop.create_future()
         self._last_caller = caller_of_operation.get()
-        # It outlives whoever opens it.
+        # The session outlives the operation that opens it.
         context = contextvars.copy_context()
         context.run(caller_of_operation.set, None)
         context.run(current_request.set, None)
@@ -341,14 +340,14 @@ class Session:
         Session.live.add(self)
 
         def forget(_: asyncio.Task[None]) -> None:  # a task that is cancelled before its start never runs
-            opened.cancel()  # does nothing if it is done
+            opened.cancel()  # no effect if it is done
             Session.live.discard(self)
 
         self._task.add_done_callback(forget)
         try:
             await opened
         except asyncio.CancelledError:
-            # If it was opened in this very moment, nobody takes it over.
+            # The session may have been opened at this very moment, and would have no user.
             self._end("nobody waited for it any more")
             raise
 
@@ -378,7 +377,7 @@ class Session:
             await self.life.over.wait()
             await self.client.find_reason()
         except asyncio.CancelledError:
-            # Opening it was given up; or a transport that lives in this task crashed, which closing tells more about.
+            # Opening was given up; or a transport that lives in this task crashed, and closing it shows the cause.
             if self.life.loss is not None and not opened.done():
                 opened.set_exception(self._not_opened(self.life.loss))
             self.life.end()
@@ -394,15 +393,15 @@ class Session:
             opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._watchdog.stop()
-            opened.cancel()  # does nothing if it is done
-            # Nothing is awaited before the closing: a transport that crashed cancels each wait of this task.
+            opened.cancel()  # no effect if it is done
+            # Nothing is awaited before the closing, because a transport that crashed cancels each wait of this task.
             if self.listener_task is not None:
                 self.listener_task.cancel()
-            # Beside the closing, which may take long.
+            # This runs beside the closing, which may take long.
             abandoning = asyncio.create_task(self._abandon_calls())
             try:
                 await self._close_client()
-                self.life.end("the transport was cancelled")  # if nobody knows better
+                self.life.end("the transport was cancelled")  # unless there is an earlier reason
                 if self.opened_at is not None and self.life.state is SessionState.CLOSED:
                     self._on_end(self, None)
             finally:
@@ -411,15 +410,15 @@ class Session:
     def _time_left(self) -> float | None:
         task = asyncio.current_task()
         request = None if task is None else self._watchdog.requests.get(task)
-        if request is None:  # of the opening, or of what is waited for in the background
+        if request is None:  # a request of the opening, or one in the background
             return LONGEST_WAIT_BESIDE_CALLS if self.opened_at is None else None
         return request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:
         """
-        Await what is not counted as a request under way: it does not outlive the session, or must not end with it.
+        Await something without counting it as in flight: it cannot outlive the session, or must not end with it.
 
-        :param request: What the client is asked for.
+        :param request: Awaits something of the client.
         :returns: Its result.
         :raises MCPConnectionError: If that fails.
         """
@@ -427,7 +426,7 @@ class Session:
             return await request
         except Exception as error:
             failure = error
-        raise self.client.redactor.error(failure)  # not in the clause: it would be the context
+        raise self.client.redactor.error(failure)  # after the clause, so that the original is not its context
 
     async def _close_client(self) -> None:
         try:
@@ -441,7 +440,7 @@ class Session:
             )
 
     async def _abandon_calls(self) -> None:
-        # A channel fails the calls of a transport that ended; a custom client may not notice.
+        # A channel fails the calls of a transport that ended. A custom client may not, so its calls are given up.
         ending = {*self._watchdog.requests, *filter(None, [self.listener_task])}
         if ending:
             await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
@@ -472,7 +471,7 @@ class Session:
         """
         Ask the server for its tools again.
 
-        :returns: The tools; those of the beginning from a client that cannot ask.
+        :returns: The tools; those from the opening if the client cannot ask again.
         """
         number, asked_at = next_moment(), monotonic()
         tools = await self.read("list_tools", lambda client: client.list_tools())
@@ -489,7 +488,7 @@ class Session:
             expires_at=None if ttl is None else monotonic() + ttl,
             instructions=self.details.instructions,
         )
-        if number > self.listing.number:  # a later one may have been answered earlier
+        if number > self.listing.number:  # a later request may have been answered earlier
             self.listing = listing
             self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
@@ -498,14 +497,14 @@ class Session:
         self, operation: str, read: Callable[[MCPClient], Awaitable[T]], timeout: float | None = None
     ) -> Coroutine[Any, Any, T]:
         """
-        Read something of the server. To be awaited in a task of the session's loop.
+        Read something from the server. Await this in a task of the session's loop.
 
-        :param operation: What that is, for errors.
-        :param read: Does it.
-        :param timeout: After how many seconds whoever reads gives up: it fails at once if the server wants no requests
-            for longer. None for never.
-        :returns: A coroutine of its result. It raises ReadInterruptedError if the connection broke meanwhile, and
-            MCPConnectionError if it fails otherwise.
+        :param operation: Name of the operation, for errors.
+        :param read: Reads it, with the client.
+        :param timeout: After how many seconds the caller gives up; None for never. The read fails at once if the server
+            has asked for a longer pause.
+        :returns: A coroutine that returns the result. It raises ReadInterruptedError if the connection broke meanwhile,
+            and MCPConnectionError if it fails otherwise.
         """
 
         def interrupted(reason: str) -> Exception:
@@ -519,11 +518,11 @@ class Session:
         self, request: Awaitable[T], unanswered: Callable[[str], Exception], in_flight: InFlightRequest | None = None
     ) -> T:
         """
-        Await the answer to a request, and end it if the session ends and nobody else does. In a task of the loop.
+        Await the answer; cancel the request if the session ends first. Run this in a task of the session's loop.
 
         :param request: Makes the request.
-        :param unanswered: Makes the error of a request that is not answered any more, from the reason.
-        :param in_flight: How long it may take, and the server be silent meanwhile. Default: without a limit.
+        :param unanswered: Makes the error of a request that will not be answered, from the reason.
+        :param in_flight: How long it may take, and how long the server may be silent. Default: no limits.
         :returns: The result of the request.
         :raises DeadlineError: If it took too long.
         """
@@ -540,10 +539,10 @@ class Session:
             else:
                 with extended_by_logins(self._login_info, in_flight.extend, is_own=True):
                     result = await request
-            self.life.heard_at = monotonic()  # of a custom client, nothing else may be heard
+            self.life.heard_at = monotonic()  # the only sign of life that a custom client may give
             return result
         except CallLeftOpenError:
-            raise  # the server wants back what it gave to go on with, as it is
+            raise  # not redacted: the state must go back to the server as it is
         except Exception as error:
             failure = error
         except GeneratorExit:
@@ -563,10 +562,10 @@ class Session:
                 pings.cancel()
             if self.life.state is SessionState.DRAINING and not self._watchdog.requests:
                 self.life.end()
-        raise self.client.redactor.error(failure)  # not in the clause: it would be the context
+        raise self.client.redactor.error(failure)  # after the clause, so that the original is not its context
 
     async def _ping(self, interval: float) -> None:
-        # It is part of nobody's call, but the server wants to know whose session it is.
+        # A ping belongs to no call, but needs the credentials of the session's user.
         current_identity.set(self._user)
         while self._may_ping:
             await asyncio.sleep(interval)
@@ -580,14 +579,14 @@ class Session:
     @classmethod
     async def close_all(cls) -> None:
         """
-        Close the sessions of the running loop. If this is cancelled, kill those that are not closed by then.
+        Close the sessions of the running loop. If this is cancelled, kill those that are still open.
         """
         sessions = cls.of_running_loop()
         try:
             await asyncio.gather(*(session.close() for session in sessions))
         except asyncio.CancelledError:
             _kill(sessions)
-            # Whoever cancelled this ends the loop next; a transport must have noticed the end of its process before.
+            # The loop ends after a cancellation, so the transports must first notice that their processes ended.
             tasks = [session._task for session in sessions if session._task is not None]
             if tasks:
                 await asyncio.wait(tasks, timeout=_KILLED_TIMEOUT)
@@ -597,7 +596,7 @@ class Session:
     @classmethod
     def of_running_loop(cls) -> list[Session]:
         """
-        Return the sessions that are alive in the running loop, as opposed to those of an executor that was shut down.
+        Return the live sessions of the running loop, and none of an executor that was shut down.
 
         :returns: The sessions.
         """
@@ -607,13 +606,13 @@ class Session:
     @property
     def in_flight(self) -> int:
         """
-        How many calls are under way.
+        How many requests are under way.
         """
         return len(self._watchdog.requests)
 
 
 def _raised_by_server(error: BaseException) -> str:
-    # What a server in this process raises beyond Exception must end neither the loop nor the program of the caller.
+    # A BaseException from a server in this process must end neither the loop nor the caller's program.
     return f"the server raised {type(error).__name__}"
 
 
@@ -623,12 +622,12 @@ def _kill(sessions: Iterable[Session]) -> None:
 
 
 def _forget_after_fork() -> None:
-    # They are the parent's. Finalising them here would kill the parent's server processes.
+    # The sessions belong to the parent. Finalising them here would kill the parent's server processes.
     keep_forever(Session.live)
     Session.live = set()
 
 
-# First: closing a session may leave processes behind, which another hook waits for.
+# This hook comes first: closing a session may leave processes behind, and another hook waits for those.
 AsyncExecutor.before_shutdown.insert(0, Session.close_all)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_after_fork)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The life of one server's sessions, in the executor's loop.
+The supervisor of one server's sessions, which runs in the executor's loop.
 
 .. code-block:: text
 
@@ -11,7 +11,7 @@ The life of one server's sessions, in the executor's loop.
       ^               │ failed: back to IDLE or LOST        │
       └───────────────┴───────── close() ───────────────────┴──> CLOSED ──use──> CONNECTING …
 
-One `Session` is one generation: its owner task opens the client, waits for its end and closes it. Everybody else posts
+One `Session` is one generation: its owner task opens the client, waits for its end and closes it. All other code posts
 requests and waits for results. All state is touched in the loop only, so there is no lock; other threads only read
 single attributes.
 
@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 _CLOSED = "the connection was closed"
 _FOR_NOBODY = (
-    "changes are told to the session of the server info, on nobody's behalf. Subscribe outside of the block of "
+    "changes are reported only to the server info's own session, not to a user's. Subscribe outside of the block of "
     "mcp_request_context."
 )
 _SOMEBODY_ELSES = "the server's session belongs to another identity"
@@ -80,7 +80,7 @@ _NO_HEADERS = (
 
 class NotForCallerError(Exception):
     """
-    Raised when a session turns out to be somebody else's. Nothing was sent.
+    Raised when a session turns out to belong to another identity. Nothing was sent.
     """
 
 
@@ -96,16 +96,16 @@ class Supervisor:
         Initialize the Supervisor.
 
         :param server_info: How to reach the server.
-        :param handlers: What is done for the server.
-        :param base: The supervisor of the server info's own sessions, if this one is for those of an identity. It
-            counts for all identities.
+        :param handlers: Answer the requests of the server.
+        :param base: The supervisor of the server info's own sessions, if this one is for an identity. It counts the
+            calls, failures and sessions of all identities.
         :param serves: The key of the identity.
         """
         self.server_info = server_info
         self.handlers: MCPHandlers = handlers
         self.base: Supervisor = base or self
         self.serves: Any = serves
-        # How many operations of identities have chosen it.
+        # How many operations of identities use it now.
         self.operations: int = 0
         self.description: str = server_info.describe()
         self.max_retries: int = 3
@@ -115,17 +115,17 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._opening: SharedTask[Session] | None = None
-        # By the number of the session, and the key of the identity that asks.
+        # The running listings, by the number of the session and the key of the identity that asks.
         self._listings: dict[Any, SharedTask[ToolListing]] = {}
-        # Who wants to hear of changes, in the sessions of the server info itself.
+        # The watchers of changes; they are reported in the server info's own sessions only.
         self.listening: Listening = Listening(self.description)
         self._tools_changed_at = 0
-        # The one whose opening began last.
+        # The session whose opening began last.
         self._attempted: Session | None = None
         self._last_attempt: str | None = None
-        # For good.
+        # Whether it was closed for good.
         self.is_closed: bool = False
-        # Set once it is closed, for those who wait for something that never comes then.
+        # Set when it is closed, to wake tasks that sleep until something that will not happen any more.
         self._ended = asyncio.Event()
         self.session: Session | None = None
         self.generation: int = 0
@@ -135,7 +135,7 @@ class Supervisor:
         self.last_error: str | None = None
         # In seconds since the epoch.
         self.last_error_at: float | None = None
-        # Which calls go to the server now, whoever makes them.
+        # Decides which calls may go to the server now; all identities share it.
         self.gate: Gate = (
             base.gate
             if base is not None
@@ -145,9 +145,9 @@ class Supervisor:
                 pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
             )
         )
-        # For how long the server wants to get no requests, of this identity.
+        # For how long the server wants no requests of this identity.
         self.throttle: ServerThrottle = ServerThrottle()
-        # That of the latest session. What it knows of calls, the server may quote later, whoever makes them.
+        # All identities share it, and it outlives sessions, because the server may quote secrets of earlier calls.
         self.redactor: Redactor = Redactor() if base is None else base.redactor
 
     def _set_retries(self, source: object) -> None:
@@ -157,10 +157,10 @@ class Supervisor:
 
     def note_error(self, text: str) -> str:
         """
-        Note the text of an error, for the status.
+        Record the text of an error for the status.
 
         :param text: The text.
-        :returns: The same.
+        :returns: The same text.
         """
         base = self.base
         base.last_error, base.last_error_at = text, time()
@@ -169,7 +169,7 @@ class Supervisor:
     @property
     def state(self) -> ConnectionState:
         """
-        The state of the connection. From any thread.
+        The state of the connection. Thread-safe.
         """
         if self.is_closed:
             return "closed"
@@ -182,7 +182,7 @@ class Supervisor:
 
     def is_ready(self) -> bool:
         """
-        Return whether calls can be sent at once. From any thread.
+        Return whether calls can be sent at once. Thread-safe.
 
         :returns: True with an open session in a loop that runs.
         """
@@ -213,7 +213,7 @@ class Supervisor:
         self.base.listening.announce(change)
 
     def _changes_missed(self) -> None:
-        # Of what the server reports at all: a proxy may end its stream every minute.
+        # Only for what the server reports at all: a proxy may end its stream every minute.
         capabilities = None if self.session is None else self.session.details.capabilities
         if ((capabilities or {}).get("tools") or {}).get("listChanged"):
             self._note_tools_changed()
@@ -221,12 +221,12 @@ class Supervisor:
             self.listening.announce(*self.listening.listener.wanted().as_changes())
 
     def _note_tools_changed(self) -> None:
-        self._listings = {}  # who asks from now on does not wait for the answer to what was asked before
+        self._listings = {}  # later callers must not get the answer to an earlier request
         self._tools_changed_at = next_moment()
 
     def has_unknown_changes(self) -> bool:
         """
-        Return whether the server has said that its tools changed since it listed them. From any thread.
+        Return whether the server has reported that its tools changed since it listed them. Thread-safe.
         """
         session = self.session
         return session is not None and session.listing.number < self._tools_changed_at
@@ -241,9 +241,9 @@ class Supervisor:
 
     def open_session(self) -> Session | None:
         """
-        Return the session if it is open, and the caller's.
+        Return the session if it is open and the caller may use it.
 
-        :returns: The session; None if `ready_session` has to find out.
+        :returns: The session; None if `ready_session` has to decide.
         """
         session = self.session
         if session is None or session.life.state is not SessionState.OPEN:
@@ -268,7 +268,7 @@ class Supervisor:
         if self.throttle.seconds > timeout:
             raise self._connect_error(with_full_stop(describe_throttle(self.throttle.seconds)))
         if self._opening is None or not self._opening.is_under_way:
-            # The session of the server info is nobody else's, whoever needs it first.
+            # The session of the server info belongs to no identity, even if a caller with an identity opens it.
             self._opening = SharedTask(self._open(), _nobodys_context() if self.base is self else None)
         try:
             async with within(timeout, self.server_info):
@@ -287,7 +287,7 @@ class Supervisor:
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
     def _checked(self, session: Session) -> Session:
-        # Of a server that keeps nothing for a session, anybody may use it.
+        # All identities may use a session for which the server keeps no state.
         if session.is_stateless or self.serves == current_identity.get().key:
             return session
         if self.is_closed:
@@ -299,8 +299,8 @@ class Supervisor:
         return kind(msg, server_info=self.server_info, operation="connect")
 
     async def _open(self) -> Session:
-        # If the first session cannot be opened, the configuration is most likely wrong, which the user wants to know at
-        # once. A session that was lost is worth waiting for.
+        # If the first session cannot be opened, the configuration is most likely wrong, and the user should learn that
+        # at once. A lost session is worth waiting for.
         retries = self.max_retries if self.generation else 0
         self._last_attempt = None
         for attempt in range(retries + 1):
@@ -370,10 +370,10 @@ class Supervisor:
 
     async def kept_listing(self, timeout: float) -> ToolListing:
         """
-        Return the tools as the session has them, or list them if these are somebody else's, or too old.
+        Return the latest listing of the session, or a new one if that is too old or was made for another identity.
 
         :param timeout: How long opening a session may take, and how long the listing, in seconds.
-        :returns: The tools that the caller has there.
+        :returns: The caller's tools.
         :raises MCPConnectionError: If that fails.
         """
         listing = (await self.ready_session(timeout)).listing
@@ -384,7 +384,7 @@ class Supervisor:
 
     async def list_tools(self, timeout: float) -> ToolListing:
         """
-        List the tools of the server, as it has them now; concurrent callers share one listing.
+        List the current tools of the server; concurrent callers share one listing.
 
         :param timeout: How long opening a session may take, and how long the listing, in seconds.
         :returns: The tools.
@@ -394,7 +394,7 @@ class Supervisor:
 
     async def list_tools_if_open(self, timeout: float) -> ToolListing:
         """
-        Do the same in the session that is open, and open none, not even if that one is lost meanwhile.
+        Do the same in the open session. Do not open one, even if the session is lost meanwhile.
 
         :param timeout: How long the listing may take, in seconds.
         :returns: The tools.
@@ -411,7 +411,7 @@ class Supervisor:
     async def _fresh_listing(self, session: Session) -> ToolListing:
         asked = next_moment()
         listing = await _result(self._shared_listing(session))
-        if listing.number < asked:  # it was under way before, and may have the tools of before
+        if listing.number < asked:  # it was requested before this call, and may be out of date
             listing = await _result(self._shared_listing(session))
         return listing
 
@@ -424,11 +424,11 @@ class Supervisor:
 
     async def tools_now(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
         """
-        Return the tools of an open session, and list them before if the server has said that they changed since.
+        Return the tools of an open session. List them again if the server has reported changes since.
 
         :param session: The session.
         :param timeout: How long listing them may take, in seconds.
-        :param again: Whether to list them in any case.
+        :param again: Whether to list them again in any case.
         :returns: The tools.
         :raises MCPConnectionError: If listing them fails.
         :raises TimeoutError: If it takes longer.
@@ -441,11 +441,11 @@ class Supervisor:
 
     async def subscribe(self, uri: str, timeout: float) -> None:
         """
-        Wait until the server tells of the changes of a resource, which somebody wants to hear of.
+        Wait until the server reports changes of a resource that a watcher wants.
 
         :param uri: URI of the resource.
         :param timeout: How long opening a session may take, and how long the subscribing, in seconds.
-        :raises MCPConnectionError: If it does not tell of them.
+        :raises MCPConnectionError: If the server does not report them.
         """
         operation = "subscribe_resource"
         if current_context.get() is not None:
@@ -471,15 +471,15 @@ class Supervisor:
         may_repeat: bool = True,
     ) -> T:
         """
-        Read something of the server; read it again if the connection breaks meanwhile.
+        Read something from the server; read it again if the connection breaks meanwhile.
 
-        :param operation: What that is, for errors.
-        :param read: Does it, in a session.
+        :param operation: Name of the operation, for errors.
+        :param read: Reads it in a session.
         :param connection_timeout: How long opening a session may take, in seconds.
         :param timeout: How long the reading may take, in seconds.
-        :param may_repeat: Whether it does no harm if the server does twice what it is asked for.
+        :param may_repeat: Whether the server may get the request twice without harm.
         :returns: The result.
-        :raises MCPConnectionError: If there is none.
+        :raises MCPConnectionError: If there is no result.
         """
         paused, attempt = 0.0, 0
         while True:
@@ -516,9 +516,9 @@ class Supervisor:
 
     async def sleep(self, seconds: float) -> None:
         """
-        Wait, until the connection is closed at most.
+        Sleep, but no longer than until the connection is closed.
 
-        :param seconds: How long.
+        :param seconds: How long to sleep.
         """
         if self.is_closed:
             return
@@ -554,13 +554,13 @@ async def _result(shared: SharedTask[T]) -> T:
         return await shared.result()
     except asyncio.CancelledError:
         caller = asyncio.current_task()
-        if caller is not None and not caller.cancelling():  # the task was cancelled, and not who waits for it
+        if caller is not None and not caller.cancelling():  # the shared task was cancelled, not the task that waits
             raise MCPConnectionError(_CLOSED) from None
         raise
 
 
 def _nobodys_context() -> contextvars.Context:
-    # For a task that is nobody's, although somebody waits for it first.
+    # For a task that belongs to no identity, although a caller with one may have started it.
     context = contextvars.copy_context()
     context.run(current_identity.set, NO_IDENTITY)
     context.run(current_context.set, None)

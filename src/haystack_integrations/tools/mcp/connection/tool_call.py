@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One call of a tool, over all its attempts.
+One tool call, with all its attempts.
 
 .. code-block:: text
 
     waiting for a session ──> under way ──answered──> the result, or the tool's own error
-      ^                          │ left open: the server wants input first, or made a task of it
+      ^                          │ left open: the server wants input first, or runs the call as a task
       │                          │ not answered, but it did not run, or may run twice
       └──────── pause ───────────┤
                                  └ otherwise, and at the deadline: an error that says whether the tool may have run
@@ -25,16 +25,16 @@ Which calls are sent again (`ToolCall._pause`):
                                                                annotates it so, and the user opted in
     a call timed out, or its caller gave up                    cancelled on the server, never sent again
 
-If the server runs it as a task (SEP-2663):
+If the server runs the call as a task (SEP-2663):
 
 .. code-block:: text
 
     waiting ──poll interval──> asking ──working──> waiting …
                                  ├ completed, failed, cancelled: the result, or an error
                                  ├ wants input: the handlers answer, or the call is left open
-                                 └ no answer: asked again, in the next session if need be, until the server has been
-                                   away for too long, or when it wants to be asked again
-    at the deadline        an error with what the task can be taken up again with; the task goes on
+                                 └ no answer: asked again, if need be in the next session, until the server has been
+                                   away for too long; or after the pause that the server asked for
+    at the deadline        an error from which the task can be resumed; the task goes on
     the connection closes  likewise
     the caller gives up    the task is cancelled
 """
@@ -95,23 +95,23 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 E = TypeVar("E", bound=MCPInvocationError)
 
-# How long a journal or a handler may take to keep a call, in seconds. Nothing else limits how long a caller waits.
+# How long a journal or a handler may take to store a call, in seconds. Nothing else limits how long a caller waits.
 _KEEP_TIMEOUT = 60.0
 
-# How long the last request about a task, that cancels it, may take, in seconds.
+# How long the request that cancels a task may take, in seconds.
 _CANCEL_TIMEOUT = 5.0
 
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
 
-# How much time must be left for another attempt, in seconds; and of a call that may take less, which share of it.
+# How much time must be left for another attempt, in seconds; for shorter calls, as a share of their timeout.
 _SHORTEST_ATTEMPT = 0.5
 _SMALLEST_SHARE = 0.2
 
 # A timer of an event loop may fire a little early, in seconds.
 _CLOCK_TOLERANCE = 0.05
 
-# How long a handler may take to answer where tasks have no limit, in seconds.
+# How long a handler may take to answer if tasks have no limit, in seconds.
 _LONGEST_ANSWER = 86_400.0
 
 _GOES_ON = (
@@ -122,7 +122,7 @@ _GOES_ON = (
 
 class ToolCall:
     """
-    A call of a tool, and the wait for the task that its server makes of it. Run in the executor's loop.
+    A tool call, and the wait for its task if the server runs it as one. Used in the executor's loop.
     """
 
     def __init__(self, request: CallRequest, handlers: MCPHandlers) -> None:
@@ -130,12 +130,12 @@ class ToolCall:
         Initialize the ToolCall, in the context of the caller.
 
         :param request: What the caller wants.
-        :param handlers: One of them may answer what the caller does not, if the call is continued.
+        :param handlers: One of them may answer questions that the caller leaves open when the call is continued.
         """
         self.request: CallRequest = request
         self._meta = request.meta if current_context.get() is None else meta_of_call(request.meta)
         self._continuation: Continuation | None = None
-        # The task that is waited for.
+        # The call whose task is waited for.
         self._pending: MCPPendingCall | None = None
         if request.continues is not None:
             asks = handlers.elicitation not in (None, answer_later)
@@ -146,28 +146,28 @@ class ToolCall:
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
         """
-        Make the error of a call that had no session to run in.
+        Make the error of a call for which no session could be opened.
 
-        :param error: Why.
+        :param error: The reason.
         :returns: The error.
         """
         return self._unanswered(error) if self._pending is None else _TaskRun(self, self._pending).lost(error)
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
-        Call the tool, and wait for the end of its task if the server makes one of it.
+        Call the tool, and wait for the end of its task if the server runs it as one.
 
-        :param supervisor: Has the sessions.
+        :param supervisor: Provides the sessions.
         :returns: The result.
-        :raises MCPCallPendingError: If the server wants something first, or made a task of it that is left open.
-        :raises MCPInvocationError: If there is no result otherwise.
+        :raises MCPCallPendingError: If the server wants input first, or the call became a task and is left open.
+        :raises MCPInvocationError: If there is no result for another reason.
         """
         self._supervisor, request = supervisor, self.request
         supervisor.base.calls += 1
         if request.secrets:
             supervisor.redactor.remember(request.secrets)
         self._began = monotonic()
-        # How long its attempts have taken, and how much longer they may. Opening a session takes nothing of it.
+        # How long its attempts have taken, and how much longer they may take. Opening sessions does not count.
         self._used, self._left = 0.0, request.limits.invocation_timeout
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
@@ -245,8 +245,8 @@ class ToolCall:
         supervisor, timeout = self._supervisor, self._patience()
         try:
             for again in (False, True):
-                # A server that was started again, as it was before, does not say so: it has forgotten the session. And
-                # since nothing is sent, nothing else would find that out.
+                # A restarted server that has its old tools again does not report that, because it has forgotten the
+                # session. Nothing else is sent, so only another listing can show it.
                 listing = await supervisor.tools_now(session, self._patience(), again=again)
                 reason = await admission.refusal(self.request.tool_name, listing)
                 if reason is None:
@@ -296,12 +296,12 @@ class ToolCall:
                 if status.startswith("429") and not self._supervisor.throttle.seconds:
                     gate.failed(str(error), entered_at)
             case MCPInvocationError():
-                # Without these, it may have been made here, of what could not be sent.
+                # Without either, the error may be our own, for a call that could not be sent.
                 if error.code is not None or error.is_tool_error:
                     gate.answered()
 
     def _patience(self) -> float:
-        # How much longer it waits for sessions, in seconds.
+        # How much longer the call waits for sessions, in seconds.
         waited = monotonic() - self._began - self._used
         return max(self.request.connection_timeout - waited, 0.0)
 
@@ -316,11 +316,11 @@ class ToolCall:
                 may_repeat = self.request.may_repeat
             case _:
                 return None
-        # A lost session is reopened at once; opening has a back-off of its own.
+        # A lost session is reopened at once; opening has its own back-off.
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
         if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
             return None
-        # The deadline of an attempt that cannot come far would say that the tool may have run.
+        # An attempt with too little time left would time out, and the error would say that the tool may have run.
         limit = self.request.limits.invocation_timeout
         if limit and self._left is not None and self._left < min(_SHORTEST_ATTEMPT, _SMALLEST_SHARE * limit):
             return None
@@ -335,7 +335,7 @@ class ToolCall:
         return outcome_unknown(reason, self.request.tool_name, self.request.tool_args)
 
     def _end_attempt(self) -> float | None:
-        # Returns how much longer it could have taken, in seconds.
+        # Returns how much longer the attempt could have taken, in seconds.
         if self._in_flight is not None:
             self._used += monotonic() - self._attempt_began
             self._left, self._in_flight = self._in_flight.seconds_left, None
@@ -366,7 +366,7 @@ class ToolCall:
             self.request.report(report)
 
     async def _deliver_reports(self, reports: HandlerReports, left: float | None) -> None:
-        # The result is there, and is not given up for a function that takes its time.
+        # The result has arrived, and is not given up for a slow function.
         if not await reports.delivered(left):
             logger.warning(
                 "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
@@ -375,10 +375,10 @@ class ToolCall:
             )
 
     def _left_open(self, result: dict[str, Any]) -> MCPPendingCall:
-        # What the call can be continued with, of a result as in the protocol.
+        # Returns what is needed to continue the call, from a result as in the protocol.
         request = self.request
         name, given = request.original or (request.tool_name, request.tool_args)
-        # The arguments of a call that is continued are those of the call before.
+        # A continued call has the arguments of the call before it.
         withheld = (
             request.continues[0].withheld if request.continues else arguments_with_secrets(given, request.secrets)
         )
@@ -395,7 +395,7 @@ class ToolCall:
         )
 
     async def _keep(self, call: MCPPendingCall) -> None:
-        # By a journal and by the user, so that it can be continued whatever happens to this process.
+        # A journal and the user's handler store the call, so that it can be continued whatever happens to this process.
         server, handler = self._supervisor.description, self._supervisor.handlers.pending_calls
         for name, function in {"journal": self.request.on_pending, "handler `pending_calls`": handler}.items():
             if function is None:
@@ -408,7 +408,7 @@ class ToolCall:
                 logger.exception("The {keeper} for {server} failed: {kind}", keeper=name, server=server, kind=kind)
 
     def _failure(self, error: Exception) -> MCPInvocationError:
-        # What an attempt raises speaks of that attempt only, and of the server's name of the tool.
+        # An attempt's error covers that attempt only, and has the server's name of the tool. Both are corrected here.
         match error:
             case DeadlineError():
                 return self.request.error(MCPCallTimeoutError, self._timed_out())
@@ -444,7 +444,7 @@ class ToolCall:
     def _unanswered(self, error: Exception) -> MCPInvocationError:
         code = data = None
         if not isinstance(error, MCPConnectionError):
-            text = describe_error(error)  # of a custom client: ours translate what they meet
+            text = describe_error(error)  # from a custom client: built-in clients raise errors of this package
         elif self._may_have_run:
             text = f"{with_full_stop(str(error))} The tool may have run: the call was sent before, and not answered."
         else:
@@ -464,7 +464,7 @@ class ToolCall:
 
 class _TaskRun:
     """
-    The rest of a call that its server runs as a task. Run once.
+    The rest of a call that its server runs as a task. It is run once.
     """
 
     def __init__(self, of: ToolCall, call: MCPPendingCall) -> None:
@@ -479,9 +479,9 @@ class _TaskRun:
         """
         Wait for the result of the task.
 
-        :param is_new: Whether nobody knows of it yet.
+        :param is_new: Whether the call has just become a task, and is not stored yet.
         :returns: The result.
-        :raises MCPCallPendingError: If the task wants input that nobody can give now.
+        :raises MCPCallPendingError: If the task wants input that no handler can give now.
         :raises MCPInvocationError: If there is no result.
         """
         supervisor = self._supervisor = self._tool_call._supervisor
@@ -501,7 +501,7 @@ class _TaskRun:
             await self._cancel()
             raise
         except MCPInvocationError as error:
-            supervisor.redactor.error(error)  # what a task says is the result of a request
+            supervisor.redactor.error(error)  # the task's error came as a result, which sessions do not redact
             raise
 
     async def _result(self) -> types.CallToolResult:
@@ -536,12 +536,12 @@ class _TaskRun:
         left = self._left()
         if left is not None and left <= 0:
             raise self._timed_out()
-        # The server is asked once more at the end: it may want to be asked more rarely than anybody waits for it.
+        # The server is asked once more at the end, because its poll interval may be longer than the time that is left.
         await self._supervisor.sleep(seconds if left is None else min(seconds, left))
         self._check_open()
 
     def _check_open(self) -> None:
-        if self._supervisor.is_closed:  # for good: no other session is going to be opened
+        if self._supervisor.is_closed:  # for good: no other session will be opened
             raise self.lost(MCPConnectionError("the connection was closed."))
 
     async def _ask(self, operation: str, ask: Callable[[MCPClient], Awaitable[T]]) -> T:
@@ -575,14 +575,14 @@ class _TaskRun:
                     raise failure from None
                 self._check_open()
                 if away_since is None:
-                    # Not since it was heard last: it may want to be asked once a minute.
+                    # Counted from this attempt, because the server may want to be asked only once a minute.
                     away_since = began if isinstance(error, TimeoutError) else self._now()
                 away = self._now() - away_since
                 left = self._left()
                 if left is not None and left <= 0:
                     raise self._timed_out() from None
                 throttled = self._supervisor.throttle.seconds
-                if throttled:  # it is there, and has said when it wants to be asked again
+                if throttled:  # the server is there, and has said when to ask again
                     away_since = None
                     await self._sleep(throttled)
                     continue
@@ -597,7 +597,7 @@ class _TaskRun:
             wait = min(wait * 2, 5.0)
 
     async def _look(self, client: MCPClient) -> tuple[TaskState, types.CallToolResult | None]:
-        # Both by the same client: the session may end next, and there may be no other one to read the result with.
+        # Both use the same client: the session may end next, and no other one may be open to read the result.
         state = await client.get_task(self._task_id)
         if state.status != "completed":
             return state, None
@@ -629,7 +629,7 @@ class _TaskRun:
             self._answered |= set(responses)
 
     async def _answer(self, state: TaskState) -> None:
-        # The server may go on to ask for a while after it got the answers.
+        # The server may repeat its questions for a while after it got the answers.
         requests = {key: each for key, each in (state.input_requests or {}).items() if key not in self._answered}
         if not requests:
             return
@@ -644,7 +644,7 @@ class _TaskRun:
             left = self._left()
             return self._supervisor.read(
                 "tasks/update",
-                # Not as a request under way, so that nobody is asked twice because the session ends meanwhile.
+                # Not counted as in flight, so that the user is not asked twice if the session ends meanwhile.
                 lambda session: session.uncounted(session.client.answer_for_task(requests)),
                 self._request.connection_timeout,
                 _LONGEST_ANSWER if left is None else max(left, 0.1),
@@ -653,7 +653,7 @@ class _TaskRun:
         try:
             return await self._until_back(ask)
         except AnswerRefusedError as error:
-            # The task waits at the server for whoever can answer.
+            # The task waits at the server until the call is continued with an answer.
             reason = with_full_stop(str(error))
         except ValidationError as error:
             text = f"what its task wants to know is not what the protocol allows: {describe_error(error)}"
@@ -686,11 +686,11 @@ class _TaskRun:
         self, error: Exception, kind: type[MCPOutcomeUnknownError] = MCPOutcomeUnknownError
     ) -> MCPOutcomeUnknownError:
         """
-        Make the error of a task that cannot be waited for any more.
+        Make the error of a task that cannot be waited for any longer.
 
-        :param error: Why.
-        :param kind: What is raised.
-        :returns: The error, with what the task can be taken up again with.
+        :param error: The reason.
+        :param kind: Class of the error.
+        :returns: The error, with a `pending_call` from which the task can be resumed.
         """
         failure = self._error(kind, f"{with_full_stop(str(error))} {_GOES_ON}")
         failure.pending_call = self._call
@@ -698,7 +698,7 @@ class _TaskRun:
 
     def _error(self, kind: type[E], text: str, *, outcome: str = "may_have_run") -> E:
         error = self._request.error(kind, text)
-        error._outcome = outcome  # what is a task has begun
+        error._outcome = outcome  # a task has begun to run
         return error
 
 
@@ -708,8 +708,8 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
 
     :param call: The call.
     :param request: What the caller wants.
-    :param reason: Why nobody can give what the server wants, as sentences, if it is not that it is answered later.
-    :returns: The error. A model that reads it knows that there is no use in calling again.
+    :param reason: Why nobody can answer now, in sentences; empty if the answer is merely postponed.
+    :returns: The error. Its text tells a model not to repeat the call.
     """
     if call.requests:
         asked = " ".join(with_full_stop(question.message) for question in call.questions)
