@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What was read of a server: what says that it may be different now, and for how long it may be kept.
+Changes that a server reports, and the cache of results that were read from it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _moments = itertools.count(1)
 
 def next_moment() -> int:
     """
-    Return a moment, for the order of listings and changes.
+    Return a number that orders listings and changes.
 
-    :returns: A number greater than all before in this process.
+    :returns: A number greater than all earlier ones in this process.
     """
     return next(_moments)
 
@@ -44,9 +44,9 @@ def next_moment() -> int:
 @dataclass(frozen=True, slots=True)
 class ServerChange:
     """
-    Something of a server that may be different now.
+    Something at a server that may have changed.
 
-    :param kind: Which list, or "resource" for the contents of one.
+    :param kind: The list, or "resource" for the contents of a resource.
     :param uri: The URI of the resource.
     """
 
@@ -57,7 +57,7 @@ class ServerChange:
 @dataclass(frozen=True, slots=True)
 class WantedChanges:
     """
-    What somebody wants to hear of.
+    The changes that a watcher wants.
 
     :param lists: Lists of the server.
     :param uris: Resources.
@@ -68,13 +68,13 @@ class WantedChanges:
 
     def __bool__(self) -> bool:
         """
-        Whether there is anything.
+        Whether any changes are wanted.
         """
         return bool(self.lists or self.uris)
 
     def as_changes(self) -> list[ServerChange]:
         """
-        Return a change of each, for when any of them may have been missed.
+        Return each of them as a change, for when any of them may have been missed.
 
         :returns: The changes.
         """
@@ -86,11 +86,11 @@ class WantedChanges:
 
 def change_of(method: str, params: Mapping[str, Any]) -> ServerChange | None:
     """
-    Return what a notification says has changed.
+    Return the change that a notification reports.
 
     :param method: Its method.
     :param params: Its parameters.
-    :returns: The change; None if it says nothing of the kind.
+    :returns: The change; None if it reports none.
     """
     if method == _UPDATED:
         uri = params.get("uri")
@@ -102,7 +102,7 @@ def written_filters(wanted: WantedChanges) -> dict[str, Any]:
     """
     Write the filter of a subscription.
 
-    :param wanted: Which changes.
+    :param wanted: The changes to subscribe to.
     :returns: The filter, as in the protocol.
     """
     filters: dict[str, Any] = {_FLAGS[kind]: True for kind in sorted(wanted.lists)}
@@ -125,16 +125,16 @@ def read_filters(filters: Any) -> WantedChanges:
     )
 
 
-# Ends a subscription; it may be called from any thread, and again.
+# Ends a subscription. It is thread-safe and idempotent.
 Unsubscribe: TypeAlias = Callable[[], None]
 
 
 @dataclass(eq=False)
 class Watcher:
     """
-    Somebody who is notified of changes, as long as somebody refers to it.
+    A subscriber to changes. It is notified as long as it is referenced.
 
-    :param wanted: Of which changes.
+    :param wanted: The changes that it wants.
     :param notify: Called with each of them in the executor's loop; must not block and must not raise.
     """
 
@@ -142,27 +142,27 @@ class Watcher:
     notify: Callable[[ServerChange], None]
 
 
-# Results that a server allows to be kept (SEP-2549, since revision 2026-07-28).
+# Results that a server allows caching (SEP-2549, since revision 2026-07-28).
 
-# How many results are kept for a session, those of all identities together.
+# How many results are kept for a session, for all identities together.
 _MOST_KEPT: Final = 1024
 
-# For how long nothing is kept longer, in milliseconds: a day.
+# The longest time for which a result is kept, in milliseconds: a day.
 _LONGEST_TTL: Final = 86_400_000
 
-# The identity of whoever may get what is public.
+# The identity under which public results are kept.
 _ANYBODY: Final = object()
 
-# The method, its parameters, and who may get the result.
+# The method, its parameters, and the identity that may get the result.
 _Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...], Any]
 
 
 def ttl_ms(result: Mapping[str, Any]) -> int:
     """
-    Return for how long a server allows a result to be kept.
+    Return for how long a server allows caching a result.
 
     :param result: The result, as in the protocol.
-    :returns: Milliseconds; 0 if it says nothing, or nothing that makes sense.
+    :returns: Milliseconds; 0 if the result has no valid time.
     """
     said = result.get("ttlMs")
     return int(min(max(said, 0), _LONGEST_TTL)) if isinstance(said, int | float) else 0
@@ -170,10 +170,10 @@ def ttl_ms(result: Mapping[str, Any]) -> int:
 
 def shortest_ttl(pages: Iterable[Mapping[str, Any]]) -> float | None:
     """
-    Return for how long pages may be kept. A server that wants nothing to be kept, or says nothing, sets no time.
+    Return for how long the pages of a listing may be kept.
 
-    :param pages: The pages of a listing, as in the protocol.
-    :returns: The shortest time, in seconds.
+    :param pages: The pages, as in the protocol.
+    :returns: The shortest time, in seconds; None if no page has one, which includes a time of 0.
     """
     times = [ttl for page in pages if (ttl := ttl_ms(page))]
     return min(times) / 1000 if times else None
@@ -181,15 +181,15 @@ def shortest_ttl(pages: Iterable[Mapping[str, Any]]) -> float | None:
 
 class CachedResults:
     """
-    The results of one session that may be kept: public ones for all, private ones for the identity that read them.
+    The cached results of one session: public ones for all, private ones for the identity that read them.
 
-    To be used in one event loop. What it returns must not be changed.
+    It is used in one event loop. Its results must not be changed.
     """
 
     def __init__(self) -> None:
-        # With the times until which they may be used, in the order of their last use.
+        # The results with their times of expiry, in the order of their last use.
         self._kept: dict[_Key, tuple[dict[str, Any], float]] = {}
-        # How often results of a method changed at the server.
+        # How often the results of each method changed at the server.
         self._changes: Counter[str] = Counter()
 
     async def fetched(
@@ -201,14 +201,14 @@ class CachedResults:
         is_refresh: bool = False,
     ) -> dict[str, Any]:
         """
-        Return the result of a request, kept or fetched.
+        Return the result of a request, cached or fetched.
 
-        One that wants input first is not kept, nor a page with a cursor, which may not hold as long.
+        A result that asks for input is not cached, nor a page with a cursor, which may expire earlier.
 
         :param method: The method of the request.
         :param params: Its parameters, without `_meta`: names with strings.
         :param fetch: Sends the request.
-        :param is_refresh: Whether the server is to be asked in any case.
+        :param is_refresh: Whether to ask the server in any case.
         :returns: The result.
         """
         about = tuple(sorted(params.items()))
@@ -234,10 +234,10 @@ class CachedResults:
 
     def drop(self, method: str, uri: str | None = None) -> None:
         """
-        Forget results of a method, also those that are being fetched, because they changed at the server.
+        Forget results of a method because they changed at the server. Results that are being fetched are not cached.
 
         :param method: The method.
-        :param uri: Of which resource, or part of one; None for all results.
+        :param uri: The resource, or part of one, that changed; None for all results.
         """
         self._changes[method] += 1
         for key in [key for key in self._kept if key[0] == method]:

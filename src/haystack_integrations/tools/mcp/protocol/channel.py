@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What goes over one connection: JSON-RPC messages, the exchanges in flight, and what the server asks and says.
+The messages on one connection: exchanges in flight, and the server's requests and notifications.
 
-The transport below carries messages and says how each request fared (`Transport` is its contract); the client above
-knows what they mean. `SessionLife` says when and why the session ended. All of it runs in the event loop of the
-session.
+The transport below carries messages and reports the fate of each request (`Transport` is its contract); the client
+above knows their meaning. `SessionLife` records when and why the session ended. All of it runs in the event loop of
+the session.
 
 .. code-block:: text
 
@@ -15,9 +15,9 @@ session.
      │                    ├─────a LostError────────────────> LOST       it may have run
      │                    └─────a RefusedError, by a proof─┐
      └──lose(), a RefusedError─────────────────────────────┴> REFUSED   it did not run
-     └── either of them ──give_up()────────────────────────> GIVEN_UP   nobody waits any more
+     └── either of them ──give_up()────────────────────────> GIVEN_UP   its caller stopped waiting
 
-The fate of an exchange only moves forward: what comes second changes nothing.
+The fate of an exchange only moves forward: once it is final, nothing changes it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # How long a notification, or the answer to a request of the server, may take to leave, in seconds.
 _SEND_TIMEOUT = 5.0
 
-# How long closing waits for what it has cancelled, in seconds.
+# How long closing waits for the tasks that it has cancelled, in seconds.
 _ENDING_TIMEOUT = 1.0
 
 # Requests whose cancelling the protocol forbids.
@@ -68,10 +68,10 @@ _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
 
 _UNTRACED = nullcontext()
 
-# Requests by whose `name` a span is named.
+# Requests whose spans are named by their parameter `name`.
 _NAMED = frozenset({"tools/call", "prompts/get"})
 
-# Where the parameters of a request name what it is about.
+# The parameter that names the subject of a request, by its method.
 _NAMES: Final = {
     "tools/call": "name",
     "prompts/get": "name",
@@ -82,21 +82,21 @@ _NAMES: Final = {
     "tasks/result": "taskId",
 }
 
-# Called with progress, total and message of each report of progress.
+# Called with progress, total and message of each progress report.
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], None]
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Exchange:
     """
-    One request: what is sent, who waits for the answer, and its fate. To be used in the loop that made it.
+    One request: its message, the future of its answer, and its fate. It is used in the loop that made it.
 
     :param id: Its id, unique in the session.
     :param method: Its method.
     :param params: Its parameters with their `_meta`, as they are sent.
     :param version: The revision of the protocol in which it is made; None for `initialize`.
-    :param headers: Further HTTP headers of it, such as `Mcp-Param-…`.
-    :param on_progress: Called with each report of progress.
+    :param headers: Further HTTP headers, such as `Mcp-Param-…`.
+    :param on_progress: Called with each progress report.
     """
 
     id: int
@@ -105,7 +105,7 @@ class Exchange:
     version: str | None = None
     headers: Mapping[str, str] | None = None
     on_progress: OnProgress | None = None
-    # What the server wants while it is answered is done on behalf of the same caller.
+    # Requests of the server during this exchange run in its context, for the same caller.
     context: contextvars.Context = field(init=False, default_factory=contextvars.copy_context)
     fate: Fate = field(init=False, default=Fate.NEW)
     answer: asyncio.Future[dict[str, Any]] = field(init=False, default_factory=asyncio.Future)
@@ -113,7 +113,7 @@ class Exchange:
     @property
     def name(self) -> str | None:
         """
-        What it is about, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
+        The subject of the request, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
         """
         about = (self.params or {}).get(_NAMES.get(self.method, ""))
         return about if isinstance(about, str) else None
@@ -127,14 +127,14 @@ class Exchange:
 
     def mark_sent(self) -> None:
         """
-        Note that from now on a byte of it may have left.
+        Note that a byte of it may have left from now on.
         """
         if self.fate is Fate.NEW:
             self.fate = Fate.SENT
 
     def unmark_sent(self) -> None:
         """
-        Take that back, by a proof that the server did not process it: it is going to be sent again.
+        Undo `mark_sent`, given proof that the server did not process the request, which will be sent again.
         """
         if self.fate is Fate.SENT:
             self.fate = Fate.NEW
@@ -143,7 +143,7 @@ class Exchange:
         """
         Settle it, if it is not settled yet.
 
-        :param outcome: The result that came, or why there is none.
+        :param outcome: The result, or the error.
         """
         if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
             return
@@ -158,24 +158,24 @@ class Exchange:
 
     def lose(self, reason: str = "", *, status: str | None = None) -> None:
         """
-        Settle it as one that is not answered any more; one that was never sent did not run.
+        Settle it as lost, or as refused if it was never sent.
 
-        :param reason: Why, as a clause; the empty string if that is why the session ended.
-        :param status: The HTTP status that says so.
+        :param reason: Why, as a clause; the empty string if the reason is that of the session's end.
+        :param status: The HTTP status that was the reason.
         """
         kind = RefusedError if self.fate is Fate.NEW else LostError
         self.settle(kind(reason, status=status))
 
     def give_up(self) -> None:
         """
-        Note that nobody waits for it any more.
+        Note that its caller has stopped waiting.
         """
         if not self.is_settled:
             self.fate = Fate.GIVEN_UP
             self.answer.cancel()
 
 
-# What calls in flight are told when their connection is closed on purpose.
+# The reason for calls in flight when their connection is closed on purpose.
 CLOSED_DURING_CALL = "the connection was closed before the answer came"
 
 
@@ -189,19 +189,19 @@ class SessionState(Enum):
     OPEN = auto()
     # Takes no new calls; those in flight may still be answered.
     DRAINING = auto()
-    # Ended by itself; what is left of it is to be closed.
+    # Ended by itself; its resources are still to be closed.
     LOST = auto()
     # Ended by its owner.
     CLOSED = auto()
 
 
-# While a session is opened, its client may call tools already.
+# A client may call tools while its session is being opened.
 TAKES_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
 
 
 class SessionLife:
     """
-    The life of one session: its state, why it ended, and what whoever opens it knows of it.
+    The life of one session: its state, why it ended, and hooks that the opener of the session sets.
 
     .. code-block:: text
 
@@ -210,38 +210,38 @@ class SessionLife:
          └────────────────────┴── end(LOST) ──────┴─────────────────────────┴──> LOST
          └────────────────────┴── end(CLOSED) ────┴─────────────────────────┴──> CLOSED
 
-    Nothing else ends a session than `end`, and nothing else says why: the transport that reads the end of its stream,
-    the HTTP client that learns that the server forgot the session, a transport that crashes, and `close()` all call it.
-    The first reason that is given stays. To be used in the event loop of the session.
+    Only `end` ends a session and records the reason. It is called by the transport that reads the end of its stream, by
+    the HTTP client that learns that the server forgot the session, when a transport crashes, and by `close()`. The
+    first reason stays. This is used in the event loop of the session.
     """
 
     def __init__(self, on_lost: Callable[[str], None] | None = None) -> None:
         """
         Initialize the SessionLife.
 
-        :param on_lost: Called once, with the reason, when that is known of a session that its owner did not close.
+        :param on_lost: Called once, with the reason, when a session is lost that its owner did not close.
         """
         self.state: SessionState = SessionState.NEW
         self.reason: str | None = None
         # Set when the session is to be closed.
         self.over: asyncio.Event = asyncio.Event()
-        # What the reason passes through: it may quote the server. Replaced by a client that knows secrets.
+        # Redacts the reason, which may quote the server. A client that knows secrets replaces it.
         self.redact: Callable[[str], str] = redact_text
-        # When the server was last heard, whatever it sent, in the seconds of `time.monotonic`.
+        # When the server sent something last, in the seconds of `time.monotonic`.
         self.heard_at: float = 0.0
         self._on_lost = on_lost
-        # Whether somebody opens and closes the client for its users, and wants to know of a loss.
+        # Whether a `Session` opens and closes the client, and is notified of a loss.
         self.has_owner: bool = on_lost is not None
-        # What follows is replaced by whoever opens the session. What is called there must not block.
-        # For how long the server wants to get no requests.
+        # The opener of the session replaces the attributes below. Their functions must not block.
+        # For how long the server wants no requests.
         self.throttle: ServerThrottle = ServerThrottle()
-        # Returns how many seconds the request of the running task may still take, None for any number.
+        # Returns how many seconds the request of the running task may still take; None for no limit.
         self.time_left: Callable[[], float | None] = lambda: LONGEST_WAIT_BESIDE_CALLS
-        # Returns the identity for what belongs to no request: that of the latest one, with the newest token.
+        # Returns the identity for messages that belong to no request: the latest one, which has the newest token.
         self.latest_identity: Callable[[], Identity] = current_identity.get
-        # The tasks of the requests under way, one of which a server's question may be for.
+        # Returns the tasks of the requests under way; a server's question may belong to one of them.
         self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
-        # Whose event loop a handler runs in if nothing says for which call it is.
+        # Returns the caller in whose event loop a handler runs if the server does not name the call.
         self.caller: Callable[[], Caller | None] = lambda: None
 
     def heard(self) -> None:
@@ -260,7 +260,7 @@ class SessionLife:
     @property
     def loss(self) -> str | None:
         """
-        Why the session ended by itself, or None: it did not, or the reason is not known yet.
+        Why the session ended by itself; None if it did not, or the reason is not known yet.
         """
         return None if self.state is SessionState.CLOSED else self.reason
 
@@ -278,7 +278,7 @@ class SessionLife:
 
     def opened(self) -> None:
         """
-        Note that it takes calls now, unless it has ended.
+        Note that the session takes calls now, unless it has ended.
         """
         if self.state is SessionState.OPENING:
             self.state = SessionState.OPEN
@@ -287,7 +287,7 @@ class SessionLife:
         """
         End the session.
 
-        :param reason: Why; None if that has still to be found out. The first reason stays.
+        :param reason: Why; None if the reason is not known yet. The first reason stays.
         :param state: LOST, CLOSED, or DRAINING if calls in flight may still be answered.
         """
         before = self.state
@@ -296,7 +296,7 @@ class SessionLife:
         if before not in (SessionState.LOST, SessionState.CLOSED):
             self.state = state
         if before is SessionState.LOST and state is SessionState.CLOSED:
-            reason = None  # that it is closed now does not say why it was lost
+            reason = None  # the closing does not explain why the session was lost
         is_new = self.reason is None and reason is not None
         if reason is not None and is_new:
             self.reason = self.redact(reason)
@@ -306,14 +306,13 @@ class SessionLife:
             self._on_lost(self.loss)
 
 
-# How long a request beside the calls of tools waits for a server that is too busy, in seconds. It has timeouts of its
-# own.
+# How long a request other than a tool call waits while the server is too busy, in seconds. It has its own timeouts.
 LONGEST_WAIT_BESIDE_CALLS = 30.0
 
 
 def describe_throttle(seconds: float) -> str:
     """
-    Return the clause that the server wants no requests.
+    Return a clause which says that the server wants no requests.
 
     :param seconds: For how long.
     :returns: A clause.
@@ -323,9 +322,9 @@ def describe_throttle(seconds: float) -> str:
 
 class ServerThrottle:
     """
-    For how long a server wants to get no requests (HTTP 429 and 503 with `Retry-After`).
+    For how long a server wants no requests (HTTP 429 and 503 with `Retry-After`).
 
-    It outlasts the session in which the server said so.
+    It outlasts the session in which the server asked for the pause.
     """
 
     def __init__(self) -> None:
@@ -335,7 +334,7 @@ class ServerThrottle:
     @property
     def seconds(self) -> float:
         """
-        For how many seconds from now; 0 if it takes requests.
+        How many seconds are left; 0 if the server takes requests.
         """
         return max(self.until - monotonic(), 0.0)
 
@@ -344,18 +343,18 @@ class Transport(ABC):
     """
     Carries messages to and from one server. It is opened, used and closed in one event loop.
 
-    It calls the channel's `heard` whenever something comes in, `received` with each message, `missed` when some may
-    have been lost, and `ended` when no more can come. It knows no meaning of messages, and never settles an exchange
-    because of another one.
+    It calls the channel's `heard` whenever something comes in, `received` with each message, `missed` when messages may
+    have been lost, and `ended` when no more can come. It does not know what messages mean, and never settles an
+    exchange because of another one.
     """
 
     channel: Channel
 
     async def open(self) -> None:
         """
-        Open it.
+        Open the transport.
 
-        :raises Exception: If that fails. The channel is closed then, too.
+        :raises Exception: If that fails. The channel is then also closed.
         """
 
     def opened(self, revision: str) -> None:
@@ -367,12 +366,12 @@ class Transport(ABC):
 
     def start_listening(self) -> None:
         """
-        Begin to listen to what the server sends without a request, once the handshake is over.
+        Start to listen to unsolicited messages of the server, once the handshake is over.
         """
 
     async def listening(self) -> None:
         """
-        Wait until the server has answered that, for a short time at most.
+        Wait for the server's answer to `start_listening`, for a short time at most.
         """
 
     @abstractmethod
@@ -380,10 +379,10 @@ class Transport(ABC):
         """
         Send a request. It runs in the caller's task, which may be cancelled at any time.
 
-        Before anything is awaited after the first byte left, or may have left, it calls `exchange.mark_sent()`. It
-        returns at the latest when no answer can come any more by this way, and has then settled the exchange; it may
-        return earlier where the answers come over a stream of the whole connection. It may settle the exchange as
-        refused only if no byte left, or by a proof. Whatever it raises loses the exchange.
+        Once the first byte may have left, it calls `exchange.mark_sent()` before it awaits anything. When no answer can
+        come this way any more, it settles the exchange and returns. It may return earlier if answers come over a stream
+        of the whole connection. It may settle the exchange as refused only if no byte left, or given proof that the
+        server did not process it. Any exception loses the exchange.
 
         :param content: The request as JSON, in one line without its end.
         :param exchange: The request.
@@ -400,25 +399,25 @@ class Transport(ABC):
 
     def cancels_by_closing(self, exchange: Exchange) -> bool:  # noqa: ARG002 - for subclasses
         """
-        Return whether the server knows of a request that was given up because its way is closed.
+        Return whether closing the request's own stream already tells the server that the request was given up.
 
         :param exchange: The request.
-        :returns: If not, it is told.
+        :returns: If False, the server is notified.
         """
         return False
 
     def cancel_scope(self) -> AbstractContextManager[anyio.CancelScope | None]:
         """
-        Make what the tasks are cancelled by that run beside the requests.
+        Make the cancel scope of a background task.
 
-        :returns: A scope; None if they can be cancelled at any time.
+        :returns: A scope; None if tasks can be cancelled at any time.
         """
         return nullcontext()
 
     @abstractmethod
     async def close(self) -> None:
         """
-        Close it, within a bound of its own.
+        Close the transport. Implementations limit how long that takes.
         """
 
 
@@ -441,19 +440,20 @@ class Channel:
         Initialize the Channel.
 
         :param transport: Carries the messages.
-        :param life: Hears of everything that comes in, and of the end.
-        :param answer: Answers a request of the server, in a task of its own: from its method and parameters it makes
-            the result, or None to give no answer. It raises a ProtocolError to answer with an error.
-        :param notified: Called with the method and the parameters of each notification of the server other than
-            progress and cancelling, and with the request of ours in whose stream it came, if that is known. Must
-            neither block nor raise.
-        :param missed: Called when notifications may have been lost, although the session goes on. Likewise.
-        :param span_attributes: Returns what a span says of the server.
+        :param life: Is notified when something comes in, and when the connection ends.
+        :param answer: Answers a request of the server, in a separate task: from the method and the parameters it makes
+            the result, or None for no answer. It raises a ProtocolError to answer with an error.
+        :param notified: Called with the method and the parameters of each notification other than progress and
+            cancellation, and with the request of this client in whose stream it came, if known. Must neither block nor
+            raise.
+        :param missed: Called when notifications may have been lost although the session goes on. Must neither block nor
+            raise.
+        :param span_attributes: Returns the attributes of the server for a span.
         """
         self.transport = transport
         transport.channel = self
         self._life = life
-        # Notes that the server sent something, also if it is no message, such as a comment that keeps a stream alive.
+        # Notes that the server sent something, be it only a comment that keeps a stream alive.
         self.heard: Callable[[], None] = life.heard
         self._make_answer = answer
         self._notify_client = notified
@@ -462,12 +462,12 @@ class Channel:
         self._tracer = trace.get_tracer("mcp-haystack")
         # The requests that are not settled, by their ids, in the order in which they were made.
         self.in_flight: dict[int, Exchange] = {}
-        # Gives an id that no request of this session had.
+        # Returns an unused id.
         self.next_id: Callable[[], int] = count().__next__
         self._greatest_id = -1
         # The requests of the server that are being answered, by their ids.
         self._asked: dict[str | int, asyncio.Task[None]] = {}
-        # What runs beside, and by what it is cancelled.
+        # The background tasks, and the functions that cancel them.
         self.background: dict[asyncio.Task[None], Callable[[], object]] = {}
         self.has_ended: bool = False
 
@@ -477,10 +477,10 @@ class Channel:
 
         :param exchange: The request.
         :returns: The result as it came.
-        :raises RequestError: If there is none.
-        :raises ValueError: If the request cannot be written as JSON. The text of the error may quote it.
+        :raises RequestError: If there is no result.
+        :raises ValueError: If the request cannot be written as JSON. The text of the error may quote the request.
         """
-        # Of a tool or a prompt. Others would be too many for the names of spans, or an argument.
+        # The name of a tool or a prompt. Other names are too many for the names of spans, or are arguments.
         name = exchange.params.get("name") if exchange.params and exchange.method in _NAMED else None
         target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
@@ -515,7 +515,7 @@ class Channel:
             finally:
                 del self.in_flight[exchange.id]
                 if exchange.answer.done() and not exchange.answer.cancelled():
-                    exchange.answer.exception()  # it was taken notice of
+                    exchange.answer.exception()  # so that asyncio does not log it as never retrieved
 
     @contextmanager
     def _traced(self, exchange: Exchange, span: trace.Span) -> Iterator[None]:
@@ -551,7 +551,7 @@ class Channel:
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """
-        Send a notification in the background. That it cannot be sent is nobody's matter.
+        Send a notification in the background. Failures are only logged.
 
         :param method: Its method.
         :param params: Its parameters.
@@ -570,7 +570,7 @@ class Channel:
 
     def received(self, frame: dict[str, Any] | Unreadable, exchange: Exchange | None = None) -> None:
         """
-        Take a message of the server.
+        Process a message of the server.
 
         :param frame: The message, as `read_messages` returns it.
         :param exchange: The request in whose own stream or response it came; None on a stream of the whole connection.
@@ -584,8 +584,8 @@ class Channel:
                 self._notified(frame["method"], params, exchange)
             return
         request_id = own_id(frame.id) if isinstance(frame, Unreadable) else frame["id"]
-        # In the stream of a request, whatever has no other request's id is its answer; but not what answers another one
-        # that was given up.
+        # In the stream of a request, an answer belongs to that request unless it has the id of another one, which may
+        # have been given up.
         if exchange is not None and isinstance(request_id, int) and 0 <= request_id <= self._greatest_id:
             exchange = None
         answered = self.in_flight.get(request_id, exchange)
@@ -607,7 +607,7 @@ class Channel:
                 if isinstance(progress, int | float):
                     try:
                         about.on_progress(progress, total, message)
-                    except Exception as error:  # what comes next is read all the same
+                    except Exception as error:  # later messages are still read
                         logger.debug("A report of progress was not taken: {kind}", kind=type(error).__name__)
         elif method == "notifications/cancelled":
             request_id = params.get("requestId")
@@ -619,15 +619,16 @@ class Channel:
 
     def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if self.has_ended:
-            return  # nobody would read the answer
-        context = None  # that of whoever opened the session
-        # On a stream of the whole connection, nothing says for which call of ours it asks, unless there is only one.
+            return  # the answer could not be sent
+        context = None  # the context in which the session was opened
+        # On a stream of the whole connection, the server does not say for which call it asks. If there is only one, it
+        # is for that call.
         calls = [each for each in self.in_flight.values() if each.name is not None] if exchange is None else [exchange]
         if len(calls) == 1:
             context = calls[0].context.copy()
             if exchange is None:
                 context.run(current_request.set, None)
-        # Not in a scope of the transport: when a handler is cancelled, it may await what cleans up.
+        # It runs in no scope of the transport, so that a cancelled handler may still await its cleanup.
         task = asyncio.get_running_loop().create_task(self._answer(request_id, method, params), context=context)
         self._asked[request_id] = task
         self.background[task] = task.cancel
@@ -648,9 +649,9 @@ class Channel:
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """
-        Run something beside, until the channel is closed at the latest.
+        Run a coroutine in the background, until the channel is closed at the latest.
 
-        :param coroutine: What to run.
+        :param coroutine: The coroutine.
         """
 
         async def run() -> None:
@@ -663,11 +664,11 @@ class Channel:
         task = asyncio.create_task(run())
         self.background[task] = task.cancel  # until it has begun
         task.add_done_callback(self.background.pop)
-        task.add_done_callback(lambda _: coroutine.close())  # does nothing, unless the task was cancelled before
+        task.add_done_callback(lambda _: coroutine.close())  # for a task that was cancelled before its start
 
     def drained(self, reason: str) -> None:
         """
-        Note that the server does not know the session any more, or that it is in doubt.
+        Note that the server has forgotten the session, or may have.
 
         :param reason: Why, as a clause.
         """
@@ -677,7 +678,7 @@ class Channel:
         """
         Note that no more messages can come in: all exchanges in flight are lost.
 
-        :param reason: Why, as a clause; None if that has still to be found out.
+        :param reason: Why, as a clause; None if the reason is not known yet.
         """
         self.has_ended = True
         self._life.end(reason)
@@ -686,7 +687,7 @@ class Channel:
 
     async def close(self) -> None:
         """
-        End all that is under way, and close the transport.
+        End all exchanges and background tasks, and close the transport.
         """
         self.has_ended = True
         for exchange in self.in_flight.values():
@@ -701,10 +702,10 @@ class Channel:
             await self.transport.close()
 
 
-# Messages as bytes and back. One with a broken character, or of an odd shape, is mended where that loses nothing else.
-# An answer that cannot be read fails the request that it answers at once, instead of leaving it to its timeout.
+# Reading messages. One with a broken character, or of an odd shape, is repaired if nothing else is lost by that. An
+# unreadable answer fails its request at once, instead of leaving it to its timeout.
 
-# How much of an answer that cannot be read is searched for the id of its request.
+# How many bytes of an unreadable answer are searched for the id of its request.
 _HEAD_SIZE = 512
 _TAIL_SIZE = 256
 
@@ -735,9 +736,9 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
     Read a message, or a batch of them (revision 2025-03-26).
 
     :param data: The message.
-    :returns: The messages. Of each, `jsonrpc` is "2.0", and it is a request with a `method` and an `id`, a notification
-        with a `method`, or an answer with an `id` and a `result` that is an object or an `error` with an integer `code`
-        and a text as `message`. Nothing of what is no message, such as a line of a log.
+    :returns: The messages. Each has `jsonrpc` "2.0", and is a request with a `method` and an `id`, a notification with
+        a `method`, or an answer with an `id` and either a `result` that is an object or an `error` with an integer
+        `code` and a text as `message`. Anything else, such as a log line, is skipped.
     """
     try:
         value = from_json(data)
@@ -746,7 +747,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         try:
             value = _mended(text)
         except (ValueError, RecursionError):
-            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # one that is cut off has no end
+            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # a truncated message has no end
             request_id = _find_id(text[:_HEAD_SIZE], tail)
             return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
     found: list[dict[str, Any] | Unreadable] = []
@@ -754,7 +755,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         if not isinstance(message, dict):
             continue
         request_id = message.get("id")
-        if type(request_id) is float and request_id.is_integer():  # of a server that knows one kind of number only
+        if type(request_id) is float and request_id.is_integer():  # from a language with only one type of numbers
             request_id = message["id"] = int(request_id)
         has_id = type(request_id) is int or type(request_id) is str
         is_json_rpc = message.get("jsonrpc") == "2.0"
@@ -768,7 +769,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
             continue
         failure = message.get("error")
         if "jsonrpc" not in message and "result" not in message and not isinstance(failure, dict):
-            continue  # a line of a log in JSON may have an id, too
+            continue  # a log line in JSON may also have an id
         reason = None
         if not is_json_rpc:
             reason = 'it has no "jsonrpc": "2.0"'
@@ -793,7 +794,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
 
 def too_large(limit: int) -> str:
     """
-    Return the clause that a message is too large, and what bounds it.
+    Return a clause which says that a message is too large, and names the limit.
 
     :param limit: How many bytes it may have.
     :returns: A clause.
@@ -803,11 +804,11 @@ def too_large(limit: int) -> str:
 
 def oversized(message: bytes, limit: int) -> Unreadable | None:
     """
-    Return what takes the place of an answer that is too large.
+    Return a replacement for a message that is too large.
 
-    :param message: The answer.
+    :param message: The message.
     :param limit: How many bytes it may have.
-    :returns: The answer, or None if it cannot be told which request is answered, or whether any is.
+    :returns: An unreadable answer; None if it is not certain which request the message answers, if any.
     """
     head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
     request_id = _find_id(head, tail)
@@ -824,7 +825,7 @@ def _mended_error(error: Any) -> dict[str, Any]:
 
 
 def _mended(text: str) -> Any:
-    # `json` takes what `pydantic_core` refuses: halves of surrogate pairs, and control characters in a string.
+    # `json` accepts two things that `pydantic_core` refuses: half surrogate pairs, and control characters in strings.
     text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
     return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
@@ -842,10 +843,10 @@ def _find_id(head: str, tail: str) -> int | str | None:
 
 def own_id(value: Any) -> Any:
     """
-    Return the id of a request of ours as it was sent.
+    Return the id of this client's request as it was sent.
 
-    :param value: The id as it came: some servers know one kind of number only, some write all ids as strings.
-    :returns: The id; None for what can be none.
+    :param value: The id as it came. Some servers turn integers into floats, some write all ids as strings.
+    :returns: The id; None if the value cannot be an id.
     """
     if isinstance(value, str) and value.isdecimal():
         return int(value)

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which revision of the protocol a session speaks.
+Negotiates the revision of the protocol that a session speaks.
 
 There are two eras: up to 2025-11-25 a session begins with the handshake, `initialize`; since 2026-07-28 a server is
 asked for its revisions with `server/discover`, and no request depends on an earlier one. A server of one era refuses
-the question of the other, so one is asked first, and the other if the first is refused:
+the opening request of the other, so the client tries one and, if it is refused, the other:
 
 .. code-block:: text
 
@@ -41,26 +41,26 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
     UnreadableError,
 )
 
-# How long a server may be silent when it is asked for its revisions, in seconds.
+# How long a server may take to answer `server/discover`, in seconds.
 _DISCOVER_TIMEOUT = 10.0
 
-# Refusals that say nothing of the revisions a server speaks.
+# Refusals that say nothing about the revisions that a server speaks.
 _NO_VERDICT = ("401", "429")
 
-# Sends a request of a method with parameters, in a revision; None for a request that is of none.
+# Sends a request, from its method, its parameters and its revision; None if it belongs to no revision.
 Send: TypeAlias = Callable[[str, dict[str, Any], str | None], Awaitable[dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
 class ServerDetails:
     """
-    What a server said about itself when the session was opened.
+    The details that a server gave about itself when the session was opened.
 
     :param protocol_version: The negotiated revision of the protocol, e.g. "2026-07-28".
     :param capabilities: Its capabilities, as in the protocol.
-    :param implementation: All that it said of its name and version.
-    :param instructions: What it says of its use, for a model.
-    :param client_extensions: The extensions that it was told this client has, with their settings.
+    :param implementation: Its name and version.
+    :param instructions: Its instructions for a model.
+    :param client_extensions: The extensions that this client offered to it, with their settings.
     """
 
     protocol_version: str | None = None
@@ -95,14 +95,14 @@ class ServerDetails:
 
 class NegotiationError(Exception):
     """
-    Raised if client and server have no revision in common. The text says which there are.
+    Raised if client and server have no revision in common. The text lists the revisions.
     """
 
 
 @dataclass(eq=False)
 class Negotiation:
     """
-    Agrees with a server on a revision.
+    Negotiates a revision with a server.
 
     :param send: Sends a request.
     :param client_info: Name and version of the client, as in the protocol.
@@ -118,8 +118,8 @@ class Negotiation:
         """
         Begin with the handshake, and ask for newer revisions if it is refused.
 
-        :returns: What the server said.
-        :raises RequestError: If it refuses both.
+        :returns: The server's details.
+        :raises RequestError: If the server refuses both.
         :raises NegotiationError: If there is no common revision.
         """
         try:
@@ -135,24 +135,24 @@ class Negotiation:
 
     async def discover_first(self) -> ServerDetails:
         """
-        Ask for the server's revisions, and shake hands if it does not say any that are newer.
+        Ask for the server's newer revisions, and do the handshake if it has none.
 
-        :returns: What the server said.
-        :raises RequestError: If it refuses both.
+        :returns: The server's details.
+        :raises RequestError: If the server refuses both.
         :raises NegotiationError: If there is no common revision.
         """
         try:
             async with asyncio.timeout(_DISCOVER_TIMEOUT):
                 return await self.discover()
         except TimeoutError:
-            return await self.handshake_first()  # a server that is only slow refuses it
+            return await self.handshake_first()  # which asks again if the server is only slow
         except (ValidationError, UnreadableError, NegotiationError):
             pass
         except ProtocolError as error:
             if error.code == types.UNSUPPORTED_PROTOCOL_VERSION and not _lists_handshake(error.data):
                 raise
         except (RefusedError, LostError) as error:
-            # Some servers cut the connection of a request that they do not know.
+            # Some servers cut the connection when they get an unknown request.
             was_cut = isinstance(error, LostError) and error.status is None
             if not was_cut and (error.status is None or error.status.startswith(_NO_VERDICT)):
                 raise
@@ -162,8 +162,8 @@ class Negotiation:
         """
         Do the handshake.
 
-        :returns: What the server said.
-        :raises RequestError: If it refuses.
+        :returns: The server's details.
+        :raises RequestError: If the server refuses.
         :raises NegotiationError: If it answers with a revision that this client does not know.
         """
         params = {
@@ -187,8 +187,8 @@ class Negotiation:
         """
         Ask for the server's revisions.
 
-        :returns: What the server said.
-        :raises RequestError: If it refuses.
+        :returns: The server's details.
+        :raises RequestError: If the server refuses.
         :raises NegotiationError: If there is no common revision of this era.
         :raises ValidationError: If the answer cannot be read.
         """
@@ -230,7 +230,7 @@ class Negotiation:
 
     def envelope(self, version: str) -> dict[str, Any]:
         """
-        Return what each request says of the client since revision 2026-07-28.
+        Return the fields that describe the client in each request since revision 2026-07-28.
 
         :param version: The revision.
         :returns: Members of its `_meta`.
@@ -253,7 +253,7 @@ def _lists_handshake(data: Any) -> bool:
 
 
 def _server_of(meta: Any) -> types.Implementation | None:
-    # For display only, so that an odd one is none.
+    # Only for display, so an invalid one is ignored.
     try:
         return types.Implementation.model_validate((meta or {}).get(types.SERVER_INFO_META_KEY), by_name=False)
     except ValidationError:

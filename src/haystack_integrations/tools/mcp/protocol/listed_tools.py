@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the definitions of a server's tools mean for their calls.
+The consequences of a server's tool definitions for calls.
 
-That is: which tools cannot be used, which arguments also go as HTTP headers, and whether results conform to the output
-schemas.
+They say which tools cannot be used, which arguments are also sent as HTTP headers, and which results violate their
+output schemas.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _HEADER: Final = "x-mcp-header"
 
-# The module of the SDK that reads it.
+# The module of the SDK that reads this header.
 _INBOUND: Final = "mcp.shared.inbound"
 
-# All sessions share one event loop. Nearly all validations take some milliseconds there; what takes longer begins anew
-# in a thread, and is given up after a second.
+# All sessions share one event loop. Nearly all validations take some milliseconds there; one that takes longer starts
+# again in a thread, and is given up after a second.
 _SECONDS_IN_LOOP: Final = 0.01
 _SECONDS_IN_THREAD: Final = 1.0
 
@@ -50,20 +50,20 @@ _HAS_RUN: Final = ". The tool has run"
 
 # Output schemas
 #
-# Both schema and result come from the server, and nothing about them tells how long a validation takes: nested
-# alternatives alone double it at every level. So jsonschema looks at the clock here for each schema that it comes to.
+# Both schema and result come from the server, and neither shows how long a validation takes: nested alternatives alone
+# double the time at every level. So jsonschema checks the clock here for each subschema.
 
-# When the validation that runs in this thread is cut off.
+# The deadline of the validation in this context, in the seconds of `time.perf_counter`.
 _deadline: Final[ContextVar[float]] = ContextVar("deadline", default=inf)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """
-    What came of a validation; a result is valid if nothing of this is set.
+    The outcome of a validation; the result is valid if no field is set.
 
     :param violation: Where the result violates the schema. It quotes no value.
-    :param cut_off: Whether the time did not suffice.
+    :param cut_off: Whether the validation ran out of time.
     :param unusable: Why no result can be validated against the schema.
     """
 
@@ -78,7 +78,7 @@ class _CutOffError(Exception):
 
 class OutputSchema:
     """
-    The output schema of a tool. Nothing is done with it before the first result.
+    The output schema of a tool. It is not processed before the first result.
     """
 
     def __init__(self, schema: dict[str, Any]) -> None:
@@ -92,17 +92,17 @@ class OutputSchema:
 
     def validate(self, value: Any, seconds: float) -> Verdict:
         """
-        Validate a result. From any thread.
+        Validate a result. Thread-safe.
 
         :param value: The structured content of the result.
-        :param seconds: The time it may take.
-        :returns: What came of it.
+        :param seconds: How long it may take.
+        :returns: The outcome.
         """
         _deadline.set(perf_counter() + seconds)
         try:
             if self._validator is None:
                 draft = _bounded(validator_for(self._schema, default=Draft202012Validator))
-                # An empty registry: what a reference names outside of the schema is never fetched.
+                # The registry is empty, so references out of the schema are never fetched.
                 error = next(draft(draft.META_SCHEMA, registry=Registry()).iter_errors(self._schema), None)
                 if error is not None:
                     return Verdict(unusable=f"the schema is invalid ({_describe(error)})")
@@ -110,8 +110,8 @@ class OutputSchema:
             error = next(self._validator.iter_errors(value), None)
         except _CutOffError:
             return Verdict(cut_off=True)
-        except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it comes to them
-            # It keeps schemas in a map in Rust, which makes a PanicException of a RecursionError.
+        except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it reaches them
+            # It keeps schemas in a map in Rust, which turns a RecursionError into a PanicException.
             if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
                 raise
             return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
@@ -130,7 +130,7 @@ def _describe(error: SchemaViolation) -> str:
 @cache
 def _bounded(draft: Any) -> Any:
     """
-    Make the validator class of a draft one that can be cut off.
+    Make a validator class of a draft that stops at the deadline.
     """
     validator = extend(draft)  # type: ignore[no-untyped-call, unused-ignore]
     validator.evolve = _evolve
@@ -138,11 +138,11 @@ def _bounded(draft: Any) -> Any:
     return validator
 
 
-# jsonschema calls one of these for each value that it validates against a schema other than `true` and `false`.
+# jsonschema calls one of these whenever it validates a value against a schema other than `true` and `false`.
 
 
 def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
-    # The original looks at `$schema`, by which a part of a schema would choose a class of jsonschema's own.
+    # The original follows `$schema`, by which a subschema could choose one of jsonschema's classes without a deadline.
     if perf_counter() > _deadline.get():
         raise _CutOffError
     return type(validator)(schema, registry=validator._registry, _resolver=_resolver or validator._resolver)
@@ -162,30 +162,28 @@ class InvalidResultError(RuntimeError):
 
 class ListedTools:
     """
-    What the definitions of a server's tools mean for their calls.
-
-    Which tools cannot be used, which arguments also go as HTTP headers, and what the results conform to.
+    The tools of one server's listings: which cannot be used, their HTTP headers, and their output schemas.
     """
 
     def __init__(self, describe: Callable[[], str]) -> None:
         """
-        Initialize the ListedTools: none.
+        Initialize the ListedTools, without tools.
 
-        :param describe: Names the server in messages.
+        :param describe: Describes the server in messages.
         """
         self._describe = describe
         # Why tools were left out, by their names; by their numbers if they have none.
         self.unusable: dict[str | int, str] = {}
-        # The headers by the places of the arguments, by the names of the tools.
+        # For each tool, the headers by the paths of their arguments.
         self._headers: dict[str, dict[tuple[str, ...], str]] = {}
-        # None for those whose results are not validated any more.
+        # The output schemas by the names of the tools; None if results are not validated any more.
         self.schemas: dict[str, OutputSchema | None] = {}
         self._given_up: set[str] = set()
         self._one_in_thread = asyncio.Lock()
 
     async def read(self, page: dict[str, Any], version: str) -> dict[str, Any]:
         """
-        Read a page of `tools/list`, and leave out what cannot be used.
+        Read a page of `tools/list`, and leave out tools that cannot be used.
 
         :param page: The page.
         :param version: The revision of the protocol.
@@ -217,10 +215,10 @@ class ListedTools:
 
     def _note_headers(self, tool: dict[str, Any]) -> str | None:
         """
-        Take from a tool's definition which arguments go as headers, too (SEP-2243).
+        Store which arguments of a tool are also sent as headers (SEP-2243).
 
         :param tool: The definition, which mentions headers.
-        :returns: Why it cannot be used; None if it can.
+        :returns: Why the tool cannot be used; None if it can.
         """
         from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map  # noqa: PLC0415 - see `read`
 
@@ -248,7 +246,7 @@ class ListedTools:
 
     def note_schemas(self, tools: Sequence[types.Tool]) -> None:
         """
-        Take the output schemas of tools, in place of earlier ones. An empty one counts as none: it promises nothing.
+        Store the output schemas of tools, in place of earlier ones. An empty schema is ignored, as it promises nothing.
 
         :param tools: The tools. Of two with one name, the first counts.
         """
@@ -257,11 +255,11 @@ class ListedTools:
 
     async def validate(self, tool_name: str, result: types.CallToolResult) -> None:
         """
-        Validate a result. One whose validation takes too long, or is impossible, passes.
+        Validate a result. It passes if validating it takes too long or is impossible.
 
         :param tool_name: Name of the tool. Results of an unknown tool are not validated.
         :param result: The result, which is not an error of the tool.
-        :raises InvalidResultError: If the result violates the schema. The text quotes nothing of it.
+        :raises InvalidResultError: If the result violates the schema. The text does not quote the result.
         """
         schema = self.schemas.get(tool_name)
         if schema is None:
@@ -279,7 +277,7 @@ class ListedTools:
                     running = start_in_thread(schema.validate, value, _SECONDS_IN_THREAD)
                 except RuntimeError:  # there are too many threads; the tool has run, so its result passes
                     return
-                # A caller who gives up does not end the thread, which ends by itself.
+                # If the caller gives up, the thread goes on and ends by itself.
                 verdict = await asyncio.shield(running)
         if verdict.violation is not None:
             raise InvalidResultError(verdict.violation + _HAS_RUN)

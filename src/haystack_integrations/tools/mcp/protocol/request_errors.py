@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the requests to a server fail with, and how errors are worded.
+The errors of requests to a server, and the wording of error messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 class Fate(Enum):
     """
-    What became of a request.
+    The fate of a request.
     """
 
     NEW = auto()
@@ -38,20 +38,20 @@ class Fate(Enum):
     ANSWERED = auto()
     # It did not run.
     REFUSED = auto()
-    # It may have run, and nobody will answer it.
+    # It may have run, and no answer will come.
     LOST = auto()
     GIVEN_UP = auto()
 
 
 class RequestError(Exception):
     """
-    Base class of what a request can fail with.
+    Base class of the errors of requests.
 
-    :param reason: What happened, as a clause; the empty string if that is why the session ended.
-    :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if one says so.
+    :param reason: What happened, as a clause; the empty string if the reason is that of the session's end.
+    :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if the error comes from one.
     """
 
-    # What has become of the request.
+    # The fate of the request.
     fate: ClassVar[Fate]
     # What the body of an HTTP error says. It may quote the request, so it is for whoever made that.
     said: str = ""
@@ -91,7 +91,7 @@ class RefusedError(RequestError):
     Raised for a request that provably did not run: it never left, or the server's refusal proves it.
 
     :param is_final: Whether the server would refuse the same request again.
-    :param is_unauthorized: Whether no access token could be had.
+    :param is_unauthorized: Whether it was not sent for lack of an access token.
     """
 
     fate = Fate.REFUSED
@@ -117,13 +117,13 @@ class LostError(RequestError):
 
 class UnreadableError(LostError):
     """
-    Raised for a request whose answer came, and cannot be used.
+    Raised for a request whose answer arrived but cannot be used.
     """
 
 
 class NoAnswerError(UnreadableError):
     """
-    Raised for a request whose response has no message of the server, such as a page of a proxy.
+    Raised for a request whose response contains no MCP message, e.g. a proxy's error page.
     """
 
 
@@ -141,7 +141,7 @@ class CallDidNotRunError(MCPConnectionError):
         """
         super().__init__(message, operation="call_tool")
         self.denied = denied
-        # Why the session in which it was to be sent has ended, if it has.
+        # Why the session of the call ended, if it did.
         self.lost_because: str | None = None
 
 
@@ -178,10 +178,10 @@ def redacted_result(result: types.CallToolResult, redactor: Redactor) -> types.C
     :param redactor: Knows the secrets of the server.
     :returns: A result with the redacted text of the error, and nothing else.
     """
-    # Metadata is no text.
+    # Metadata is not part of the text.
     dumped = result.model_dump(by_alias=True, mode="json", exclude={"meta": True, "content": {"__all__": {"meta"}}})
     text = redactor.text(error_text(dumped))
-    # By its class, so that whoever only raises errors need not import the protocol's types.
+    # `type(result)` avoids an import of the protocol's types, which is slow.
     return type(result).model_validate({"content": [{"type": "text", "text": text}], "isError": True})
 
 
@@ -196,10 +196,10 @@ def not_connected() -> MCPConnectionError:
 
 def with_full_stop(text: str) -> str:
     """
-    Make a text a sentence, if it is not one already.
+    End a text with a full stop.
 
     :param text: The text.
-    :returns: The text, with a full stop if it ends in no other mark.
+    :returns: The text, unchanged if it ends with a full stop, a question mark or an exclamation mark.
     """
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
@@ -224,7 +224,7 @@ def outcome_unknown(reason: str, tool_name: str, tool_args: dict[str, Any]) -> M
 
 def leaves(error: BaseException) -> Iterator[BaseException]:
     """
-    Take exception groups apart.
+    Flatten exception groups.
 
     :param error: An exception, perhaps a group.
     :returns: The exceptions in it that are not groups.
@@ -283,7 +283,7 @@ def describe_unsendable(tool_args: dict[str, Any], error: ValueError) -> str:
         except ValueError as its_error:
             culprit, error = f"the argument {name!a}", its_error
             break
-    # Errors about text quote it.
+    # Errors about invalid text quote the text, so they are replaced.
     what = "it contains text that is not valid Unicode" if "utf-8" in str(error) else describe_error(error)
     return f"{culprit} cannot be sent as JSON: {what}"
 
@@ -292,7 +292,7 @@ def failed_to(operation: str, server: str) -> str:
     """
     Describe which operation failed.
 
-    :param operation: Its name; the method of a request that has none.
+    :param operation: Name of the operation, or the method of a request.
     :param server: The server.
     :returns: A clause.
     """
