@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The base of all clients, custom ones included: calls, and what else is asked of a server.
+The base class of all clients, custom ones included: tool calls and the other requests to a server.
 
-That is: its resources, prompts, skills, completions and tasks, and what changes there.
+They are about its resources, prompts, skills, completions, tasks and changes.
 """
 
 from __future__ import annotations
@@ -66,25 +66,25 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
-# Sends a request with more parameters, or with the parameters it is given.
+# Sends a request; its argument has all parameters, or additional ones.
 Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 # How many tools, and how many resources or prompts, all pages of a listing may have together.
 MAX_TOOLS: Final = 10_000
 MAX_ITEMS: Final = 50_000
 
-# A server that pages for longer than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
+# A server with more pages than this is broken: 5,000 tools, the most ever seen, are 50 pages of 100.
 _MAX_PAGES: Final = 1_000
 
-# What may be kept of each list.
+# The methods whose results may be cached, by the list that they are about.
 _KEPT: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "resources/templates/list")}
 
-# What some custom clients cannot.
+# What some custom clients cannot do, for messages.
 _CONTINUE = "continue calls. The tool did not run."
 _SEND_META = "send `meta`"
 
 
-# What some servers leave out, in seconds; and what no server is waited for longer between two questions for a task.
+# The interval for polling a task, in seconds: the default, the longest and the shortest.
 _USUAL_POLL_INTERVAL: Final = 1.0
 _LONGEST_POLL_INTERVAL: Final = 60.0
 _SHORTEST_POLL_INTERVAL: Final = 0.02
@@ -92,13 +92,13 @@ _SHORTEST_POLL_INTERVAL: Final = 0.02
 
 class AnswerRefusedError(Exception):
     """
-    Raised when a handler does not answer what a server wants to know, or is not there. The text says which.
+    Raised when a handler refuses to answer a server's question, or there is no handler. The text says which.
     """
 
 
 class TaskState(types.Result):
     """
-    What a server says of a task when it makes one, or is asked.
+    The state of a task, as the server reports it when it makes the task or is asked.
     """
 
     task_id: str
@@ -114,7 +114,7 @@ class TaskState(types.Result):
     @property
     def poll_interval(self) -> float:
         """
-        How many seconds to wait until the server is asked again.
+        How many seconds to wait before the server is asked again.
         """
         if not self.poll_interval_ms:
             return _USUAL_POLL_INTERVAL
@@ -123,7 +123,7 @@ class TaskState(types.Result):
     @property
     def expires_at(self) -> float | None:
         """
-        When the server may forget the task, in seconds since the epoch, if it says so.
+        When the server may forget the task, in seconds since the epoch; None if it does not say.
         """
         if self.ttl_ms is None or self.created_at is None:
             return None
@@ -146,39 +146,39 @@ class MCPClient(ABC):
     session: Any = None
     exit_stack: AsyncExitStack[bool | None] | None = None
 
-    # What follows is set before `connect` by whoever opens the session. What is called there must not block.
+    # The opener of the session sets the attributes below before `connect`. Their functions must not block.
     life: SessionLife
-    # What the client does for a server that asks it for something.
+    # Answer the requests of the server.
     handlers: MCPHandlers = MCPHandlers()
-    # Redacts what comes back from the server in errors and logs. It knows the secrets of the server info.
+    # Redacts errors and logs that may quote the server. It knows the secrets of the server info.
     redactor: Redactor = Redactor()
-    # Makes what a handler runs in that the server wants something of.
+    # Makes the context manager in which a handler answers the server.
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    # Called in the loop with each change of the server, and when changes may have been missed.
+    # Called in the loop with each change that the server reports, and when changes may have been missed.
     on_change: Callable[[ServerChange], object] = bool
     on_gap: Callable[[], object] = bool
 
-    # What follows is the client's own. How to reach the server, for errors.
+    # The client itself sets the attributes below. How to reach the server, for errors.
     _server_info: Any = None
-    # Whether requests carry headers of their own.
+    # Whether each request can have its own HTTP headers.
     _takes_headers: bool = False
-    # For how many seconds the server allows the listing of its tools to be kept, if it says so.
+    # For how many seconds the server allows caching the listing of its tools; None if it does not say.
     tools_ttl: float | None = None
-    # What was negotiated; None while there is no session.
+    # The server's details from the negotiation; empty without a session.
     _details: ServerDetails = ServerDetails()
-    # Whether that is 2026-07-28 or later.
+    # Whether the negotiated revision is 2026-07-28 or later.
     _is_modern: bool = False
-    # What the definitions of its tools mean for their calls.
+    # The tools from the server's listings.
     _tools: ListedTools
-    # Answers what the server asks. Set when a session is opened.
+    # Answers the requests of the server. Set when a session is opened.
     _server_requests: ServerRequests
-    # Called with what the server honours of the stream that is being opened.
+    # Called with the changes that the server acknowledges for the stream that is being opened.
     _acknowledged: Callable[[WantedChanges], None] | None = None
 
     @property
     def _is_stateless(self) -> bool:
         """
-        Whether the server keeps nothing for a session, so that different identities may share this one.
+        Whether the server keeps no state for a session, so that different identities may share this one.
         """
         return False
 
@@ -186,14 +186,15 @@ class MCPClient(ABC):
         """
         Initialize the client.
 
-        :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again,
-            unless the server info has a field of this name.
-        :param base_delay: Delay before the second attempt in seconds; it doubles with each further one. Likewise.
-        :param max_delay: Longest delay between attempts in seconds. Likewise.
+        A field of the server info with the name of a parameter takes precedence.
+
+        :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
+        :param base_delay: Delay before the second attempt in seconds; it doubles with each further one.
+        :param max_delay: Longest delay between attempts in seconds.
         """
         self.exit_stack = AsyncExitStack()
         self.life = SessionLife()
-        # To be cleared when a session is opened.
+        # Cleared when a session is opened.
         self._cached: CachedResults = CachedResults()
         self.max_retries = max_retries
         self.base_delay = base_delay
@@ -222,7 +223,7 @@ class MCPClient(ABC):
             result = await self._send_call(tool_name, tool_args)
         except (MCPConnectionError, MCPInvocationError):
             raise
-        except Exception as error:  # of a custom session
+        except Exception as error:  # from a custom session
             self.redactor.error(error)
             msg = f"Failed to invoke Tool `{tool_name}`: {self.redactor.text(describe_error(error))}"
             raise MCPInvocationError(msg, tool_name, tool_args) from error
@@ -232,7 +233,7 @@ class MCPClient(ABC):
     @property
     def request_tool(self) -> Callable[..., Coroutine[Any, Any, types.CallToolResult]]:
         """
-        Calls a tool for a session, which gets the result as the protocol defines it, a tool's own error included.
+        The function that calls a tool and returns the result as in the protocol, which may be the tool's own error.
         """
         return self._send_call if type(self).call_tool is MCPClient.call_tool else self._send_by_call_tool
 
@@ -266,18 +267,18 @@ class MCPClient(ABC):
         continuation: Any = None,
     ) -> types.CallToolResult:
         """
-        Call a tool, in an SDK session here.
+        Call a tool. This implementation uses an SDK session.
 
         :param tool_name: Name of the tool to call.
         :param tool_args: Arguments to pass to the tool.
         :param meta: The `_meta` of the request. A client with its own `call_tool` cannot send it.
-        :param on_progress: Called with progress, total and message of each report; with it, the server is asked for
-            progress. A client with its own `call_tool` does not ask.
-        :param continuation: What to continue a call with that was left open, as a Continuation. A custom client cannot.
+        :param on_progress: Called with progress, total and message of each report. If given, the server is asked for
+            progress; a client with its own `call_tool` does not ask.
+        :param continuation: Continues a call that was left open, as a Continuation. A custom client cannot do that.
         :returns: The result.
         :raises CallDidNotRunError: If the tool provably did not run.
-        :raises MCPOutcomeUnknownError: If the call was sent and never answered; what a custom client says of its
-            connection ends the session.
+        :raises MCPOutcomeUnknownError: If the call was sent and never answered. A connection error of a custom client
+            also ends the session.
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         if continuation is not None:
@@ -302,19 +303,19 @@ class MCPClient(ABC):
 
     async def _guarded(self, sending: Awaitable[T], tool_name: str, tool_args: dict[str, Any]) -> T:
         """
-        End the session if what custom code raises says that its connection is gone.
+        Await a call, and end the session if custom code raises an error of its connection.
         """
         try:
             return await sending
         except (CallDidNotRunError, MCPOutcomeUnknownError) as error:
-            if error.lost_because is not None:  # the session of a client that this one wraps
+            if error.lost_because is not None:  # this client wraps another one, whose session ended
                 self.life.end(error.lost_because)
             raise
         except (TimeoutError, MCPInvocationError):
             raise
         except Exception as error:
             kinds = (MCPConnectionError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
-            # An `mcp.MCPError` says with this code that its session ended.
+            # An `mcp.MCPError` with this code means that its session ended.
             if not isinstance(error, kinds) and getattr(error, "code", None) != types.CONNECTION_CLOSED:
                 raise
             self.life.end(describe_error(error))
@@ -346,7 +347,7 @@ class MCPClient(ABC):
 
     def unusable_tools(self) -> dict[str, str]:
         """
-        Return which tools were left out of the listing, although the server has them.
+        Return the tools that were left out of the listing although the server has them.
 
         :returns: The reasons, by the names of the tools.
         """
@@ -376,14 +377,14 @@ class MCPClient(ABC):
 
     def kill(self) -> None:
         """
-        End at once what is left, without waiting: `aclose` was called, or there is no time for it.
+        Release the remaining resources at once, without waiting: `aclose` was called, or there is no time for it.
         """
 
     def details(self) -> ServerDetails:
         """
-        Return what the server said about itself.
+        Return the details that the server gave about itself.
 
-        :returns: The details, empty if they are not known.
+        :returns: The details; empty if they are not known.
         """
         return self._details
 
@@ -395,11 +396,11 @@ class MCPClient(ABC):
         """
         return ""
 
-    # What is read of a server, with requests that `_request` sends and `_read` guards. A custom client has neither, so
-    # that each of these methods fails, unless it has its own.
+    # Reads, sent by `_request` and guarded by `_read`. A custom client has neither, so these methods fail unless it
+    # overrides them.
 
     def _describe(self) -> str:
-        """Return what the server is called in messages."""
+        """Describe the server for messages."""
         return "the server"
 
     async def _request(
@@ -413,25 +414,25 @@ class MCPClient(ABC):
         """
         Send a request and wait for its result.
 
-        A call of a tool is sent once more if it did not run for want of a header, or of what the user did meanwhile.
+        A tool call is sent once more if it did not run for lack of a header, or before the user had opened a URL.
 
         :param method: Its method.
         :param params: Its parameters, as in the protocol.
         :param meta: More for its `_meta`.
-        :param on_progress: Called with each report of progress; with it, the server is asked for progress.
-        :returns: The result, made readable as far as it can be (`convert.odd_messages`). Since revision 2026-07-28 it
+        :param on_progress: Called with each progress report. If given, the server is asked for progress.
+        :returns: The result, with repairs of known deviations (`convert.odd_messages`). Since revision 2026-07-28 it
             has a `resultType`, which may be "input_required" or that of an extension.
-        :raises RequestError: If there is none (`protocol.request_errors`).
+        :raises RequestError: If there is no result (`protocol.request_errors`).
         :raises ValueError: If a parameter cannot be written as JSON.
         """
         raise NotImplementedError
 
     async def _read(self, operation: str, read: Callable[[], Awaitable[T]]) -> T:  # noqa: ARG002 - for subclasses
         """
-        Read something of the server, and make an error of the package of whatever goes wrong.
+        Read something from the server, and translate any failure into an error of this package.
 
-        :param operation: What that is, for errors.
-        :param read: Does it, with `_request`.
+        :param operation: Name of the operation, for errors.
+        :param read: Reads it, with `_request`.
         :returns: Its result.
         :raises ReadInterruptedError: If the connection broke meanwhile.
         :raises MCPConnectionError: If it fails otherwise.
@@ -444,11 +445,11 @@ class MCPClient(ABC):
 
     async def _pages(self, things: str, send: Send) -> list[dict[str, Any]]:
         """
-        Read all pages of a listing. Of one that repeats itself, or has no end, those are read that came before.
+        Read all pages of a listing. If it repeats itself or does not end, only the pages before that are used.
 
-        :param things: What is listed, for messages.
-        :param send: Requests the page with the parameters that it gets.
-        :returns: The pages; none of a server that does not know the request.
+        :param things: The kind of the items, for messages.
+        :param send: Requests a page, from the parameters that it gets.
+        :returns: The pages; empty if the server does not know the request.
         """
         pages: list[dict[str, Any]] = []
         listed: list[list[Any]] = []
@@ -462,9 +463,9 @@ class MCPClient(ABC):
                 page = await send({} if cursor is None else {"cursor": cursor})
             except ProtocolError as error:
                 if error.code == types.METHOD_NOT_FOUND and not pages:
-                    return []  # a server of other things only
+                    return []  # the server only offers other things
                 if cursor == "":
-                    return pages  # it was meant as the end
+                    return pages  # the empty cursor meant the end
                 raise
             items = max((each for each in page.values() if isinstance(each, list)), key=len, default=[])
             if items and items in listed:
@@ -494,7 +495,7 @@ class MCPClient(ABC):
 
     async def _kept(self, method: str, params: dict[str, Any], meta: dict[str, Any] | None) -> dict[str, Any]:
         """
-        Return the result of a request, a kept one if the server allows that. Whoever sends `meta` wants to be heard.
+        Return the result of a request, cached if the server allows that. A request with `meta` is always sent.
         """
 
         def fetch() -> Awaitable[dict[str, Any]]:
@@ -522,7 +523,7 @@ class MCPClient(ABC):
     def _parsed(self, operation: str, model: type[ModelT], result: dict[str, Any]) -> ModelT:
         fields = dict(result)
         if issubclass(model, types.CacheableResult):
-            # A value that makes no sense, or that the revision does not have, must not take the rest away.
+            # An invalid value, or one that the revision does not have, must not make the whole result invalid.
             scope = "public" if result.get("cacheScope") == "public" else "private"
             fields |= {"ttlMs": ttl_ms(result) if self._is_modern else 0, "cacheScope": scope}
         try:
@@ -549,7 +550,7 @@ class MCPClient(ABC):
                     result = await send_until_complete(send, self._server_requests, result)
             except ValidationError as error:
                 self._fail_invalid(operation, describe_error(error))
-            except RuntimeError as error:  # it wants input again and again
+            except RuntimeError as error:  # the server asks for input again and again
                 self._fail(operation, str(error))
             return self._parsed(operation, model, result)
 
@@ -587,7 +588,7 @@ class MCPClient(ABC):
         """
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
-            if more:  # with input, so that nothing may be kept
+            if more:  # with input, so the result must not be cached
                 return await self._request("resources/read", {"uri": uri, **more}, meta=meta)
             return await self._kept("resources/read", {"uri": uri}, meta)
 
@@ -613,7 +614,7 @@ class MCPClient(ABC):
         :param meta: The `_meta` of the request.
         :returns: Its messages.
         """
-        # Without it, servers on the TypeScript SDK refuse a prompt all of whose arguments are optional.
+        # Without `arguments`, servers on the TypeScript SDK refuse a prompt whose arguments are all optional.
         params = {"name": name, "arguments": arguments or {}}
 
         async def send(more: dict[str, Any]) -> dict[str, Any]:
@@ -669,19 +670,19 @@ class MCPClient(ABC):
         """
         await self._read("cancel_task", lambda: self._request("tasks/cancel", {"taskId": task_id}))
 
-    # Calls that a server does not answer with the result of a tool, such as tasks (SEP-2663)
+    # Calls that a server answers with something other than a tool's result, e.g. a task (SEP-2663)
 
     async def _finished(self, send: Send, result: dict[str, Any]) -> dict[str, Any]:
         """
-        Send a call again until there is a result of the tool.
+        Send a call again until it has the tool's result.
 
-        :param send: Sends `tools/call` with the parameters that it gets in addition, as a request of its own each time.
-        :param result: The result of the first time.
+        :param send: Sends `tools/call` with the additional parameters that it gets, as a new request each time.
+        :param result: The result of the first request.
         :returns: The result, as in the protocol.
-        :raises CallLeftOpenError: If the server has questions that are answered later, or makes a task of the call.
-        :raises RequestError: If a request fails, or a handler refuses what the server wants.
-        :raises ValidationError: If what the server sent instead of a result is not as in the protocol.
-        :raises RuntimeError: If the call has no end, or has a result of an unknown kind.
+        :raises CallLeftOpenError: If the server has questions that are answered later, or runs the call as a task.
+        :raises RequestError: If a request fails, or a handler refuses to answer.
+        :raises ValidationError: If the server's questions or its task do not conform to the protocol.
+        :raises RuntimeError: If the server asks for input again and again, or its result is of an unknown kind.
         """
         if not self._is_modern:
             return result
@@ -698,7 +699,7 @@ class MCPClient(ABC):
 
     async def get_task(self, task_id: str) -> TaskState:
         """
-        Ask how a task is.
+        Ask for the state of a task.
 
         :param task_id: The server's name of the task.
         :returns: Its state.
@@ -713,27 +714,27 @@ class MCPClient(ABC):
 
     async def answer_for_task(self, requests: Mapping[str, Any]) -> Responses:
         """
-        Answer by the handlers what a server wants to know for a task.
+        Let the handlers answer the questions of a task.
 
         :param requests: The requests by their keys, as in the protocol.
-        :returns: The responses by the same keys, likewise.
-        :raises AnswerRefusedError: If a handler refuses, or is not there.
-        :raises ValidationError: If the requests are not what the protocol says.
+        :returns: The responses by the same keys, as in the protocol.
+        :raises AnswerRefusedError: If a handler refuses, or there is no handler.
+        :raises ValidationError: If the requests do not conform to the protocol.
         """
         asked = self._server_requests
         wanted = dict(asked.wanted)
-        reset = current_request.set(asyncio.current_task())  # the questions are for no other call that is under way
+        reset = current_request.set(asyncio.current_task())  # not a question of another call that is under way
         try:
             return await asked.answers(read_requests(requests))
         except ProtocolError as error:
-            # Not the server's, as all other errors of this kind are.
+            # A handler raised it. All other errors of this kind come from the server.
             raise AnswerRefusedError(asked.advice(wanted, error.code, error.data) or error.message) from None
         finally:
             current_request.reset(reset)
 
     async def update_task(self, task_id: str, responses: Responses) -> None:
         """
-        Send the server what it wants to know for a task.
+        Send the server the answers to the questions of a task.
 
         :param task_id: The server's name of the task.
         :param responses: The responses by the keys of the requests, as in the protocol.
@@ -744,13 +745,13 @@ class MCPClient(ABC):
 
     async def task_result(self, tool_name: str, result: dict[str, Any]) -> types.CallToolResult:
         """
-        Read the result of a task, and validate it as that of any other call.
+        Read the result of a task, and validate it like that of any other call.
 
         :param tool_name: Name of the tool.
         :param result: The result, as in the protocol.
         :returns: The result.
         :raises RuntimeError: If it violates the output schema of the tool.
-        :raises ValidationError: If it is no result of a tool.
+        :raises ValidationError: If it is not the result of a tool.
         """
         mended = mend_result(CALL_METHOD, self._details.protocol_version or LATEST_MODERN_VERSION, result)
         read = types.CallToolResult.model_validate(mended.result, by_name=False)
@@ -770,7 +771,7 @@ class MCPClient(ABC):
         List the skills of the server, all pages of them.
 
         :param meta: The `_meta` of the requests.
-        :returns: The skills; none of a server that does not say that it has the extension.
+        :returns: The skills; empty if the server does not offer the extension.
         """
 
         async def send(params: dict[str, Any]) -> dict[str, Any]:
@@ -800,7 +801,7 @@ class MCPClient(ABC):
 
     async def get_skill(self, uri: str, meta: dict[str, Any] | None = None) -> MCPSkill:
         """
-        Get what the server says of a skill.
+        Get the server's description of a skill.
 
         :param uri: URI of its `SKILL.md`.
         :param meta: The `_meta` of the request.
@@ -825,7 +826,7 @@ class MCPClient(ABC):
 
     def _changed(self, method: str, params: Mapping[str, Any]) -> None:
         """
-        Take note of a notification that says that something changed, or will be told; of others, nothing.
+        Process a notification about changes, or about a subscription to them. Others are ignored.
 
         :param method: Its method.
         :param params: Its parameters.
@@ -845,16 +846,16 @@ class MCPClient(ABC):
     @property
     def listens(self) -> bool:
         """
-        Whether changes are heard in a stream of their own, as since revision 2026-07-28.
+        Whether changes are reported in a separate stream, as since revision 2026-07-28.
         """
         return self._is_modern
 
     async def listen(self, wanted: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
         """
-        Listen to changes until the server ends that. They go to `on_change`.
+        Listen to changes until the server ends the stream. They are passed to `on_change`.
 
-        :param wanted: Which changes.
-        :param acknowledged: Called once the server sends them, with those that it does send.
+        :param wanted: The changes to listen to.
+        :param acknowledged: Called once the server has acknowledged the subscription, with the changes that it sends.
         :raises MCPConnectionError: If the server refuses, or the stream breaks.
         """
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a server asks its client, and what it tells.
+Requests and notifications of a server.
 
-Up to revision 2025-11-25 it sends requests, since 2026-07-28 they are in the result of a request of ours (SEP-2322):
+Up to revision 2025-11-25 it sends requests; since 2026-07-28 they are in the result of the client's request (SEP-2322):
 
 .. code-block:: text
 
@@ -45,12 +45,12 @@ _OF_ONE_REVISION: Final = {"notifications/elicitation/complete": "2025-11-25", A
 
 class ServerRequests(Callbacks):
     """
-    Answers what the server of one session asks, and passes on what it tells.
+    Answers the requests of the server of one session, and passes on its notifications.
     """
 
     def capabilities(self, version: str) -> dict[str, Any]:
         """
-        Return what a server is told that this client can do: that for which there is a handler.
+        Return the capabilities that this client announces: those for which there is a handler.
 
         :param version: The revision of the protocol.
         :returns: The capabilities, as in the protocol.
@@ -73,7 +73,7 @@ class ServerRequests(Callbacks):
 
         :param method: Its method.
         :param params: Its parameters.
-        :returns: The result; None if the revision has no such requests, so that there is no answer.
+        :returns: The result; None for no answer, because the revision has no such requests.
         :raises ProtocolError: To answer with an error.
         """
         if self.is_modern:
@@ -92,11 +92,11 @@ class ServerRequests(Callbacks):
 
     async def answers(self, requests: Mapping[str, types.InputRequest]) -> dict[str, dict[str, Any]]:
         """
-        Answer what a server wants to know before it goes on with a request, all of it at the same time.
+        Answer the questions that a server has before it goes on with a request, all at the same time.
 
         :param requests: The requests by their keys.
         :returns: The answers by the same keys, as in the protocol.
-        :raises ProtocolError: If a handler refuses or is not there, which is then the error of the request.
+        :raises ProtocolError: If a handler refuses, or there is no handler. The request then fails with this error.
         """
         answering = [asyncio.ensure_future(self._answer(request)) for request in requests.values()]
         try:
@@ -117,7 +117,7 @@ class ServerRequests(Callbacks):
         dumped: dict[str, Any] = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             to_json(dumped)
-        except ValueError:  # the error quotes it
+        except ValueError:  # this error quotes the answer
             field = FIELDS[request.method]
             self.failed(field, ValueError("what it returned has text that is not valid Unicode"))
             raise ProtocolError(types.INTERNAL_ERROR, f"The client's {field} handler failed") from None
@@ -125,11 +125,11 @@ class ServerRequests(Callbacks):
 
     def notified(self, method: str, params: dict[str, Any], exchange: Exchange | None = None) -> None:
         """
-        Pass on what the server tells. What cannot be read, or is unknown, is ignored.
+        Pass on a notification of the server. It is ignored if it is unknown or cannot be read.
 
         :param method: The method of the notification.
         :param params: Its parameters.
-        :param exchange: The request of ours in whose stream it came; its caller is who gets it.
+        :param exchange: The request of this client in whose stream it came; the caller of that request gets it.
         """
         if exchange is not None:
             exchange.context.run(self._notified, method, params)
@@ -155,11 +155,11 @@ class ServerRequests(Callbacks):
 
 def read_requests(requests: Any) -> dict[str, types.InputRequest]:
     """
-    Read what a server wants to know.
+    Read the questions of a server.
 
     :param requests: The requests by their keys, as in the protocol.
     :returns: The requests by their keys.
-    :raises ValidationError: If they are not what the protocol says.
+    :raises ValidationError: If they do not conform to the protocol.
     """
     return types.InputRequiredResult.model_validate({"inputRequests": requests}, by_name=False).input_requests or {}
 
@@ -167,12 +167,12 @@ def read_requests(requests: Any) -> dict[str, types.InputRequest]:
 def _read(method: str, params: dict[str, Any]) -> Any:
     mended = mend_params(method, params)
     if params.get("mode") is not None:
-        mended = {**mended, "mode": params["mode"]}  # one that is unknown must not be taken for the usual one
+        mended = {**mended, "mode": params["mode"]}  # an unknown mode must not be taken for the default
     request = {"method": method, "params": mended}
     return REQUESTS[method].model_validate(request, by_name=False)
 
 
-# Answers by the keys of what the server wants to know, as in the protocol.
+# The answers to a server's questions by their keys, as in the protocol.
 Responses: TypeAlias = dict[str, dict[str, Any]]
 
 _MOST_ROUNDS: Final = 10
@@ -184,7 +184,7 @@ _LONGEST_PAUSE: Final = 0.25
 
 class CallLeftOpenError(Exception):
     """
-    Raised when a server does not answer a call, but wants something first, or made a task of it.
+    Raised when a server does not answer a call yet, because it wants input first or runs the call as a task.
     """
 
     def __init__(self, result: dict[str, Any]) -> None:
@@ -205,17 +205,17 @@ async def send_until_complete(
     leaves_questions: bool = False,
 ) -> dict[str, Any]:
     """
-    Send a request until its server wants no further input.
+    Send a request again until its server wants no further input.
 
-    :param send: Sends it, as one of its own each time, with more parameters.
+    :param send: Sends it with additional parameters, as a new request each time.
     :param requests: Has the handlers that answer.
-    :param result: The result of the first time.
-    :param leaves_questions: Whether the user answers questions later.
-    :returns: The result of the last time.
+    :param result: The result of the first request.
+    :param leaves_questions: Whether questions to the user are answered later.
+    :returns: The result of the last request.
     :raises CallLeftOpenError: If there are such questions.
-    :raises ProtocolError: If a handler refuses, or is not there.
-    :raises ValidationError: If what the server wants is not as in the protocol.
-    :raises RuntimeError: If it wants input again and again.
+    :raises ProtocolError: If a handler refuses, or there is no handler.
+    :raises ValidationError: If the server's questions do not conform to the protocol.
+    :raises RuntimeError: If the server asks for input again and again.
     """
     pause, rounds = _FIRST_PAUSE, 0
     while result.get("resultType") == "input_required":
@@ -241,17 +241,17 @@ async def send_until_complete(
 
 class Continuation:
     """
-    What a call is continued with.
+    The answers and the state with which a call is continued.
     """
 
     def __init__(self, call: MCPPendingCall, answers: Mapping[str, Any] | None, *, asks: bool) -> None:
         """
-        Check the answers to a server's questions.
+        Initialize the Continuation, and check the answers to the server's questions.
 
         :param call: The call.
-        :param answers: The answers by the keys of the questions, each as a handler for elicitation would give it.
-        :param asks: Whether a handler is there for the questions without an answer.
-        :raises ValueError: If an answer is missing, too much, or does not fit its form.
+        :param answers: The answers by the keys of the questions, each as a handler for elicitation would return it.
+        :param asks: Whether there is a handler for questions without an answer.
+        :raises ValueError: If an answer is missing or superfluous, or does not fit its form.
         """
         self.call = call
         self._answers = dict(answers or {})
@@ -285,12 +285,12 @@ class Continuation:
 
     async def parameters(self, requests: ServerRequests) -> dict[str, Any]:
         """
-        Return what goes with the call, once the handlers have answered the rest of what the server wants to know.
+        Let the handlers answer the remaining questions, and return the additional parameters of the call.
 
         :param requests: Has the handlers.
-        :returns: More parameters of it.
+        :returns: The parameters.
         :raises ProtocolError: If a handler refuses.
-        :raises RuntimeError: If the server would begin the call anew.
+        :raises RuntimeError: If the server would start the call from the beginning.
         """
         if not requests.is_modern:
             version = requests.version

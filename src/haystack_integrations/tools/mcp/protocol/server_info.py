@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The base of server infos, custom ones included, and how they are stored.
+The base classes of server infos, custom ones included, and their serialization.
 
-Those of the package are in `transports.server_infos`.
+The server infos of this package are in `transports.server_infos`.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 InfoT = TypeVar("InfoT", bound="MCPServerInfo")
 
-# For how long a server that fails again and again is left alone first, in seconds.
+# The first pause after repeated failures of a server, in seconds.
 DEFAULT_FAILURE_PAUSE = 5.0
 
-# How the revision of the protocol is agreed on.
+# How the revision of the protocol is negotiated.
 NegotiationMode = Literal["auto", "handshake", "discover"]
 
-# Stored pipelines know the built-in kinds by the first module, wherever below the second they are defined.
+# Stored pipelines name built-in server infos by the first module, although they are defined below the second.
 _STORED_MODULE = "haystack_integrations.tools.mcp.mcp_tool"
 _BUILT_IN = "haystack_integrations.tools.mcp.transports."
 
 
-# Far more than a model can read, and than an image or a listing of 5,000 tools takes. Copying a message of this size
-# takes 10 to 40 ms, in which the loop of all sessions stands still.
+# Far more than a model can read, and more than an image or a listing of 5,000 tools takes. Copying a message of this
+# size takes 10 to 40 ms, during which the event loop of all sessions is blocked.
 DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
-# The types of fields that several kinds of server infos have.
+# The types of fields that several server infos have.
 Retries = Annotated[int, Field(ge=0)]
 Delay = Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT)]
-# The answer to a handshake must fit.
+# The minimum leaves room for the answer to a handshake.
 MessageSize = Annotated[int, Field(ge=1024)]
 Secrets = dict[str, str | Secret]
 
@@ -65,7 +65,7 @@ def _serialize(value: Any) -> Any:
 
 def _deserialize(value: Any) -> Any:
     if isinstance(value, Mapping):
-        # An environment, too, may have a variable of the name `type`; its values are strings.
+        # An environment may also have a variable of the name `type`, but its values are strings.
         if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
             return Secret.from_dict(dict(value))
         if (template := stored_template(value)) is not None:
@@ -91,9 +91,9 @@ class MCPServerInfo(ABC):
     @property
     def _modules(self) -> tuple[str, ...]:
         """
-        The modules that its client needs. They take long to import, so a connection does it in a thread.
+        The modules that its client needs. They are slow to import, so a connection imports them in a thread.
         """
-        return ("mcp",)  # which a custom client most likely uses
+        return ("mcp",)  # a custom client most likely uses it
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """
@@ -113,7 +113,7 @@ class MCPServerInfo(ABC):
     @property
     def _has_providers(self) -> bool:
         """
-        Whether functions of the user give headers of requests.
+        Whether functions of the user provide headers of requests.
         """
         return False
 
@@ -134,13 +134,13 @@ class MCPServerInfo(ABC):
 
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:  # noqa: ARG002 - for subclasses
         """
-        Ask these functions.
+        Return the headers that functions of the user provide.
         """
         return {}
 
     def describe(self) -> str:
         """
-        Describe the server for messages: what kind it is and where, without secrets.
+        Describe the kind and the address of the server for messages, without secrets.
 
         :returns: A noun phrase.
         """
@@ -164,7 +164,7 @@ class MCPServerInfo(ABC):
 
         :param data: Dictionary containing serialized server info.
         :returns: Instance of the appropriate server info class.
-        :raises ValueError: If `data` has parameters that the class does not know.
+        :raises ValueError: If `data` has parameters unknown to the class.
         """
         if cls is MCPServerInfo:
             return server_info_from_dict(data)  # type: ignore[return-value]
@@ -199,7 +199,7 @@ class MCPServerInfo(ABC):
 
     def _secrets(self) -> set[str]:
         """
-        Return the credentials that the server gets, with the values that Secrets have now.
+        Return the credentials that the server gets, with the current values of Secrets.
         """
         return secrets_in(self._fields())
 
@@ -228,19 +228,22 @@ class MCPServerInfo(ABC):
 @checked_dataclass(kw_only=True, repr=False, config=CHECKED)
 class BuiltInServerInfo(MCPServerInfo):
     """
-    What all server infos of this package have.
+    The parameters that all server infos of this package have.
 
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on.
+    :param max_in_flight: How many calls of this process may be in flight at the server, from all tools and toolsets.
+        Further calls wait, which counts as their time. Calls that became tasks are not counted. Default: any number.
+    :param failure_pause: For how many seconds calls fail at once after 5 of the last 10 calls failed because of the
+        server. If the next call after the pause also fails, the next pause is twice as long, up to a minute; an answer
+        ends the pauses. Default: 5 seconds. None for no pauses.
+    :param negotiation: How the revision of the protocol is negotiated. `"handshake"` allows only the revisions up to
+        2025-11-25, which some servers need in order to send requests to their client. `"discover"` asks for newer
+        revisions first, and does the handshake if the server has none. `"auto"`, the default, is the same as
+        `"discover"` in process and over Streamable HTTP; over stdio and SSE it does the handshake first, and asks for
+        newer revisions only if the server refuses that.
     """
 
-    # Import path of its client. By name, because clients load the types of the protocol and httpx2, for which a
-    # pipeline that is only built or loaded must not wait.
+    # Import path of its client. It is not imported here, because clients load the types of the protocol and httpx2, and
+    # a pipeline that is only built or loaded must not wait for that.
     _client: ClassVar[str]
 
     max_in_flight: Annotated[int, Field(ge=1)] | None = None
@@ -269,7 +272,7 @@ def server_info_from_dict(data: dict[str, Any]) -> MCPServerInfo:
 
     :param data: Dictionary containing serialized server info.
     :returns: The server info.
-    :raises ValueError: If there is no class name in it.
+    :raises ValueError: If `data` has no class name.
     :raises TypeError: If the class is not a server info.
     """
     path = data.get("type") if isinstance(data, Mapping) else None

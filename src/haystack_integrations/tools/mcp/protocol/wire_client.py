@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The client of a transport of this package: it opens a session, sends requests, and makes errors of what became of them.
+The client of a built-in transport: it opens a session, sends requests, and translates their failures into errors.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How many items that cannot be read are logged.
+# How many unreadable items are logged.
 _MOST_SHOWN = 50
 
 _SERVER_CLOSED = "the server closed the connection"
@@ -96,22 +96,22 @@ def _with_words(reason: str, error: RequestError) -> str:
 
 class WireClient(MCPClient):
     """
-    A client with a transport of its own.
+    A client over a built-in transport.
 
-    `connect` and `aclose` are awaited in one task. All else may be called from any task of the event loop.
+    `connect` and `aclose` are awaited in one task. All other methods may be called from any task of the event loop.
     """
 
     # Whether `negotiation="auto"` begins with the handshake of the revisions before 2026-07-28, and asks for newer ones
     # only if the server refuses it; otherwise it is the other way round.
     _handshake_first: bool = False
 
-    # Causes of a failed connect whose text in its message is all that is known of them.
+    # Connect errors whose message says everything, so they are not chained as the cause.
     _explained_by_message: ClassVar[tuple[type[Exception], ...]] = (RequestError, NegotiationError, OSError)
 
     def __init__(self, max_retries: int = 3, base_delay: float = 1.0, max_delay: float = 30.0) -> None:
         super().__init__(max_retries, base_delay, max_delay)
         self._channel: Channel | None = None
-        # What each request says of the client since revision 2026-07-28.
+        # The fields that describe the client in each request since revision 2026-07-28.
         self._envelope: dict[str, Any] = {}
         self._failure: str | None = None
         # The HTTP status with which a connect was refused.
@@ -131,15 +131,15 @@ class WireClient(MCPClient):
         return None
 
     def _explain(self, error: BaseException) -> str:
-        """Describe what an exception of the connect means."""
+        """Describe the meaning of an exception that `connect` met."""
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        """Describe what to do about a failed connect."""
+        """Advise what to do about a failed connect."""
         return None
 
     def _note_error(self, error: ProtocolError) -> None:
-        """Look whether an error of the server says that the session has ended."""
+        """Check whether an error of the server says that the session has ended."""
 
     # Opening and closing.
 
@@ -147,12 +147,12 @@ class WireClient(MCPClient):
         """
         Connect to an MCP server.
 
-        A connect that fails leaves nothing open.
+        A failed connect leaves nothing open.
 
         :returns: List of available tools on the server.
         :raises MCPConnectionError: If connection to the server fails.
         """
-        if not self.life.has_owner:  # each connect is a session
+        if not self.life.has_owner:  # each connect opens a new session
             await self.aclose()
             throttle, self.life = self.life.throttle, SessionLife()
             self.life.throttle = throttle
@@ -196,7 +196,7 @@ class WireClient(MCPClient):
             if isinstance(error, MCPConnectionError) or not isinstance(error, Exception):
                 raise
             failure = await self._connect_error(error)
-            # If the message says it all, a traceback is to end there. Debuggers find the cause in the context.
+            # If the message says everything, the traceback ends there. Debuggers find the cause in the context.
             raise failure from (None if isinstance(error, self._explained_by_message) else error)
 
     def _set_up_handlers(self) -> None:
@@ -232,7 +232,7 @@ class WireClient(MCPClient):
         if not self._is_modern:
             try:
                 await channel.send_notification("notifications/initialized")
-            except Exception as error:  # the next request tells whether it matters
+            except Exception as error:  # the next request shows whether it matters
                 kind = type(error).__name__
                 logger.debug("{server} did not take `initialized`: {kind}", server=self._describe(), kind=kind)
             channel.transport.start_listening()
@@ -240,7 +240,7 @@ class WireClient(MCPClient):
         if level is not None:
             try:
                 await self._request("logging/setLevel", {"level": level})
-            except RequestError as error:  # whatever is wrong beyond that, the listing tells
+            except RequestError as error:  # if more than that is wrong, the listing shows it
                 kind = type(error).__name__
                 logger.debug("{server} did not take the level of its logs: {kind}", server=self._describe(), kind=kind)
 
@@ -254,12 +254,12 @@ class WireClient(MCPClient):
         reason = error.reason if isinstance(error, RequestError) else None
         what = status or self.life.loss or reason
         if not what and isinstance(error, RefusedError | LostError):
-            what = await self.find_reason()  # the transport noticed the end before whoever reads did
+            what = await self.find_reason()  # the transport noticed the end before its reader did
         what = what or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
-        # What would find out more sends requests without a token.
+        # A diagnosis would send requests without a token.
         asks_nobody = is_unauthorized or self.life.throttle.seconds > 0
         advice = None if asks_nobody else await self._advice()
         what = with_full_stop(what)
@@ -283,7 +283,7 @@ class WireClient(MCPClient):
 
     async def find_reason(self) -> str:
         """
-        Find out why the session ended. Everybody who asks gets the same reason, as soon as it is known.
+        Find out why the session ended. All callers get the same reason, as soon as it is known.
 
         :returns: A clause.
         """
@@ -302,14 +302,14 @@ class WireClient(MCPClient):
         self.life.end(_SERVER_CLOSED)
 
     async def _close(self) -> None:
-        # Once the transport is closed, it is too late to look.
+        # Once the transport is closed, the reason cannot be found any more.
         if self.life.state is SessionState.LOST and self.life.reason is None:
             if (reason := await self._post_mortem()) is not None:
                 self.life.end(reason)
         try:
             if self._channel is not None:
                 await self._channel.close()
-            self._channel = None  # whoever is cancelled before closes it again
+            self._channel = None  # after a cancellation, the channel is kept, so that it is closed again
         except Exception as error:
             self._channel = None
             logger.debug(
@@ -357,7 +357,7 @@ class WireClient(MCPClient):
                 )
                 break
             except ProtocolError as error:
-                # Once more, if the tool has not run for something that can be mended.
+                # Sent once more if the tool did not run for a reason that can be mended.
                 if method != CALL_METHOD or is_mended or not await self._is_mended(error):
                     raise
                 is_mended = True
@@ -389,7 +389,7 @@ class WireClient(MCPClient):
         if error.code == types.HEADER_MISMATCH and self._is_modern:
             await self._list_all()  # the schema is missing or stale
             return True
-        return await self._server_requests.elicit_urls(error.code, error.data)  # what the tool waited for
+        return await self._server_requests.elicit_urls(error.code, error.data)  # the tool waits until they are opened
 
     async def _list_all(self) -> list[types.Tool]:
         pages = await self._pages("tools", partial(self._request, LIST_METHOD))
@@ -443,7 +443,7 @@ class WireClient(MCPClient):
             is_answered = False
         else:
             text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
-            # What is only read is read again in a new session.
+            # Reads are repeated in a new session.
             is_interrupted = isinstance(error, ProtocolError) and self.life.state is SessionState.DRAINING
         if is_interrupted:
             failure = ReadInterruptedError(f"{what}: {text}", info, operation)
@@ -455,13 +455,13 @@ class WireClient(MCPClient):
         return failed
 
     async def _reason(self, error: RefusedError | LostError) -> str:
-        """Describe why a request is not answered; of one that ended with its session, why that ended."""
+        """Describe why a request was not answered, or why its session ended if that is the reason."""
         if error.reason:
             return error.reason
         return (await self.find_reason() if self.life.over.is_set() else self.life.reason) or CLOSED_DURING_CALL
 
     def _describe_answer(self, error: Exception) -> str | None:
-        """Describe what is wrong with the answer to a request, or None if it is the request itself."""
+        """Describe what is wrong with the answer to a request; None if the request itself is wrong."""
         if isinstance(error, ProtocolError):
             self._note_error(error)
             return describe_error(error)
@@ -483,12 +483,12 @@ class WireClient(MCPClient):
         """
         Call a tool.
 
-        :raises CallLeftOpenError: If the server does not answer, but has questions for the user, or makes a task of it.
+        :raises CallLeftOpenError: If the server has questions for the user first, or runs the call as a task.
         """
         if self._channel is None or self.life.state not in TAKES_CALLS:
             if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
                 raise not_connected()
-            # What is not written to a dead server's pipe has not run for sure.
+            # A call that is not written to a dead server's pipe certainly did not run.
             reason = await self._session_ended()
             not_run = CallDidNotRunError(reason)
             not_run.lost_because = reason
@@ -558,7 +558,7 @@ class WireClient(MCPClient):
             f"Failed to invoke Tool `{tool_name}`: {text}", tool_name, tool_args, code=code, data=data
         )
         failure._outcome = outcome or failure._outcome
-        if not isinstance(error, ValueError) or isinstance(error, ValidationError):  # it quotes an argument
+        if not isinstance(error, ValueError) or isinstance(error, ValidationError):  # others may quote an argument
             failure.__cause__ = error
         return failure
 
@@ -583,7 +583,7 @@ class WireClient(MCPClient):
                 protocol_version=self._details.protocol_version,
             )
             return False
-        with suppress(RequestError):  # an answer, too; or the session ended, which others notice
+        with suppress(RequestError):  # an error is an answer as well; if the session ended, others notice that
             await self._request("ping")
         return True
 
@@ -591,7 +591,7 @@ class WireClient(MCPClient):
         """
         Notify the server that the roots have changed.
 
-        :returns: False if the revision of the protocol has no such notification: the server asks in each call.
+        :returns: False if the revision of the protocol has no such notification; the server then asks in each call.
         :raises MCPConnectionError: If that fails.
         """
 
@@ -610,8 +610,8 @@ class WireClient(MCPClient):
         return attributes
 
 
-# Pydantic completes some models at their first use, while it holds a lock. A process that is forked in that moment
-# could never take the lock, so they are completed before there is a session.
+# Pydantic completes some models at their first use, while it holds a lock. A process that is forked at that moment
+# could never take the lock, so the models are completed before there is a session.
 for _model in list(vars(types).values()):
     if isinstance(_model, type) and issubclass(_model, BaseModel) and not _model.__pydantic_complete__:
         _model.model_rebuild()
