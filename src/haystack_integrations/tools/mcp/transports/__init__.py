@@ -6,5 +6,5 @@
 The ways to reach a server: stdio, Streamable HTTP and SSE, and in process.
 
 Each kind has a server info, which users write and YAML stores, a client, and a `Transport`, which marks a request as
-sent as soon as a byte can have left, and knows why the connection ended. No kind knows another.
+sent as soon as a byte can have left, and knows why the connection ended. No kind imports another.
 """

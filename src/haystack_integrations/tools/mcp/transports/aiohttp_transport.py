@@ -3,20 +3,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A transport for httpx2 over aiohttp, which takes much less CPU than httpx2's own. The extra `fast` brings it.
+A transport for httpx2 over aiohttp, which takes much less CPU than httpx2's own. The extra `fast` installs aiohttp.
 
-Its failures mean what those of httpx2's transport mean. The first three prove that the request was not sent:
+Its errors mean the same as those of httpx2's transport. The first three prove that the request was not sent:
 
 .. code-block:: text
 
-    ConnectError           the name is unknown, nobody listens, or TLS fails
+    ConnectError           the name is unknown, nothing listens at the port, or TLS fails
     ConnectTimeout         there is no connection in time
-    UnsupportedProtocol    the URL has another scheme
-    ReadTimeout            nothing comes in time
+    UnsupportedProtocol    the URL has an unsupported scheme
+    ReadTimeout            nothing arrives in time
     ReadError              the connection is reset
     RemoteProtocolError    the connection is closed before the response is complete, or the response is not HTTP
 
-aiohttp sends a GET or a DELETE again if a connection that it reuses breaks, and never a POST.
+aiohttp resends a GET or a DELETE, but never a POST, if a reused connection breaks.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from aiohttp.http import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-# As in httpcore2, instead of 8 KB.
+# The limit of httpcore2, instead of 8 KB.
 _MAX_HEADER_SIZE = 100 * 1024
 
 # How long closing waits for the sockets, in seconds.
 _CLOSING_TIMEOUT = 1.0
 
-# Those that aiohttp would add.
+# The headers that aiohttp would add.
 _AUTOMATIC_HEADERS = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
-# What requests and bodies fail with.
+# The exceptions of requests and of reading bodies.
 _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 
@@ -62,7 +62,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         Initialize the AiohttpTransport. It belongs to the event loop of its first request.
 
         :param verify: The trusted certificates, and the client's own.
-        :param limits: For how long idle connections are kept. There is no limit to their number.
+        :param limits: For how long idle connections are kept. Their number is not limited.
         :param socket_options: Options of every socket.
         """
         self._ssl_context = httpx2.create_ssl_context(verify)
@@ -70,7 +70,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         self._keepalive_expiry = limits.keepalive_expiry
         self._socket_options = tuple(socket_options)
         self._session: Any = None
-        # The last one and what aiohttp makes of it: requests mostly go to the same.
+        # The last URL and its parsed form: most requests go to the same URL.
         self._url: tuple[str, URL] = ("", URL())
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -79,7 +79,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
         :param request: The request. Its body is read into memory.
         :returns: The response. Its body is not read.
-        :raises httpx2.TransportError: If there is none.
+        :raises httpx2.TransportError: If there is no response.
         """
         content = await request.aread()
         phases = request.extensions.get("timeout", {})
@@ -149,10 +149,10 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
 class _Connector(aiohttp.TCPConnector):
     """
-    Looks at each connection before it is used again.
+    Checks each connection before it is reused.
 
-    What came over an idle one is its end, after which aiohttp might still send a request, or an answer to nobody's
-    request ("408 Request Timeout"), which it would take for that to the next one.
+    If something arrived on an idle connection, it is either the end of the connection, or a response without a request
+    ("408 Request Timeout"), which aiohttp would take for the response to the next request.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -173,7 +173,7 @@ class _Connector(aiohttp.TCPConnector):
 
 class _Body(httpx2.AsyncByteStream):
     """
-    The body of a response, as it comes.
+    The body of a response, read as it arrives.
     """
 
     def __init__(self, response: aiohttp.ClientResponse, request: httpx2.Request) -> None:
@@ -191,26 +191,26 @@ class _Body(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         connection = self._response.connection
         if connection is not None and connection.transport is not None:
-            # The rest is not wanted. A TLS connection would otherwise wait for the server to close its side, too.
+            # The rest is not needed. A TLS connection would otherwise wait for the server to close its side as well.
             connection.transport.abort()
         self._response.close()
 
 
 def _is_readable(transport: Any) -> bool:
-    # What came since the last turn of the event loop has not been read by it.
+    # The event loop has not yet read what arrived since its last iteration.
     poll = select.poll()
     poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
     return bool(poll.poll(0))
 
 
 def _cause(error: Exception) -> BaseException | None:
-    # The messages of the other errors have the URL, or what the server sent.
+    # The messages of other errors quote the URL, or data that the server sent.
     return error.__cause__ if isinstance(error, aiohttp.ClientConnectorError) else None
 
 
 def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportError:
     """
-    Return the exception that httpx2's own transport would raise.
+    Translate an error into the exception that httpx2's own transport would raise.
     """
     kind: type[httpx2.TransportError]
     message = type(error).__name__
@@ -222,7 +222,7 @@ def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportEr
         kind, message = httpx2.UnsupportedProtocol, "aiohttp takes no such URL"
     elif isinstance(error, aiohttp.ServerTimeoutError):
         kind = httpx2.ReadTimeout
-    elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:  # the latter of what is closed
+    elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:  # the latter on closed connections
         kind = httpx2.ReadError
     else:
         kind = httpx2.RemoteProtocolError

@@ -6,23 +6,23 @@
 Allow lists of the commands and hosts that MCP clients may use, set by the operator of the process.
 
 A pipeline definition names commands and URLs. An operator who runs definitions written by others can restrict them with
-these environment variables. Every client checks them when it connects:
+these environment variables, which every client checks when it connects:
 
 * `HAYSTACK_MCP_ALLOWED_COMMANDS`: comma-separated commands that may be started, as they are written in
   `StdioServerInfo.command`, e.g. `uvx,/opt/mcp/bin/server`. A bare name is looked up on the `PATH` of this process.
 * `HAYSTACK_MCP_ALLOWED_ENV`: comma-separated names of the environment variables that `StdioServerInfo.env` may set
-  where commands are restricted, e.g. `API_KEY,LOG_LEVEL`. If it is not set, none are: many variables make a program
-  run code of somebody else (`BASH_ENV`, `PYTHONPATH`, `NODE_OPTIONS`, `PERL5OPT`, …), and no list of them is complete.
-  `StdioServerInfo.inherit_env` may name the same ones, because it could hand this process's secrets to a server; a
-  pattern such as `AWS_*` must be listed as it is written there. What servers inherit without it comes from this process
-  by a fixed list and needs no entry.
+  where commands are restricted, e.g. `API_KEY,LOG_LEVEL`. If it is not set, none may be set: many variables make a
+  program run foreign code (`BASH_ENV`, `PYTHONPATH`, `NODE_OPTIONS`, `PERL5OPT`, …), and no list of them is complete.
+  `StdioServerInfo.inherit_env` may name only the same variables, because it could pass this process's secrets to a
+  server; a pattern such as `AWS_*` must be listed as it is written there. The fixed list of variables that every server
+  inherits needs no entry.
 * `HAYSTACK_MCP_ALLOWED_HOSTS`: comma-separated hosts that may be connected to, with `*` as a wildcard, e.g.
-  `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports. The host of a `proxy` that a
-  server info names must be allowed, too; the proxies in the environment of this process are the operator's own.
+  `mcp.example.com,*.internal,localhost:8000`. An entry without a port allows all ports. The host of a `proxy` in a
+  server info must also be allowed; the proxies in the environment of this process are the operator's own.
 
-If one of the other two is not set, it allows everything; an empty one allows nothing.
+The lists of commands and hosts allow everything if they are not set, and nothing if they are empty.
 
-What a server inherits is a fixed list, and what its server info names in addition.
+This module also has the fixed list of environment variables that every server inherits.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _DEFAULT_PORTS = {"https": 443, "socks5": 1080, "socks5h": 1080}
 
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
-# What every server inherits.
+# The variables that every server inherits.
 _NAMES = frozenset(
     {
-        # The variables of MCP SDKs, and where temporary files go.
+        # The variables that MCP SDKs pass on, and the folders of temporary files.
         *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR", "TMP", "TEMP"),
         # Locale and time zone.
         *("LANG", "LANGUAGE", "TZ"),
@@ -58,7 +58,7 @@ _NAMES = frozenset(
         *("GIT_SSL_CAPATH", "HTTPLIB2_CA_CERTS", "AWS_CA_BUNDLE", "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"),
         # Proxies.
         *(*_PROXIES, *map(str.lower, _PROXIES), "NODE_USE_ENV_PROXY"),
-        # Package managers without a prefix for all.
+        # Package managers whose variables have no common prefix.
         *("PIPX_HOME", "PIPX_BIN_DIR", "PIPX_DEFAULT_PYTHON", "DENO_DIR", "PNPM_HOME", "BUN_INSTALL", "VOLTA_HOME"),
         *("NVM_DIR", "FNM_DIR", "COREPACK_HOME", "COREPACK_NPM_REGISTRY"),
     }
@@ -66,7 +66,7 @@ _NAMES = frozenset(
 
 _PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_")
 
-# With these, packages are published.
+# Not inherited despite their prefixes: they are credentials for publishing packages.
 _LEFT_OUT = ("UV_PUBLISH_", "UV_GITHUB_TOKEN", "NPM_CONFIG_OTP", "npm_config_otp")
 
 _WINDOWS_NAMES = frozenset(
@@ -90,8 +90,8 @@ def check_command(
 
     :param command: The command of a stdio server.
     :param env: The environment variables that the server info adds.
-    :param inherit_env: Those that it wants to be inherited, as in `StdioServerInfo`.
-    :returns: The command to start. If commands are restricted, that is an absolute path: a relative one starts at the
+    :param inherit_env: Further variables to inherit, as in `StdioServerInfo`.
+    :returns: The command to start. If commands are restricted, it is an absolute path: a relative path starts at the
         working directory of this process, and a bare name is looked up on its `PATH`.
     :raises MCPConnectionError: If the command, or a variable in `env` or `inherit_env`, is not allowed.
     """
@@ -114,7 +114,7 @@ def check_command(
                 f"{ALLOWED_ENV_VARIABLE} must name each variable that `{field}` {may} (it allows "
                 f"{', '.join(names) or 'none'})",
             )
-    # Absolute, so that neither the server's working directory nor a relative entry of `PATH` decides what is run.
+    # The path is absolute, so that neither the server's working directory nor a relative entry of `PATH` decides.
     path = command if os.path.dirname(command) else shutil.which(command)
     if path is None:
         msg = f"Did not start the command '{command}': it was not found on the PATH of this process. Is it installed?"
@@ -132,7 +132,7 @@ def check_host(url: str, role: str = "") -> None:
     Check that the host of a URL may be connected to.
 
     :param url: The URL of a server, or of a proxy that a server info names.
-    :param role: What it is, for the message.
+    :param role: Describes the URL in the message.
     :raises MCPConnectionError: If the host is not allowed.
     """
     allowed = _entries(ALLOWED_HOSTS_VARIABLE)
@@ -140,7 +140,7 @@ def check_host(url: str, role: str = "") -> None:
         return
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
-    # The zone of an IPv6 address may be written like anything: `[::1%25.internal]`. Only an entry with one sees it.
+    # The zone of an IPv6 address can be any text: `[::1%25.internal]`. Only entries with a zone are compared with it.
     zone = "".join(host.partition("%")[1:]) if ":" in host else ""
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)
     written = f"[{host}]" if ":" in host else host
@@ -161,7 +161,7 @@ def check_host(url: str, role: str = "") -> None:
 
 def _is_always_inherited(name: str) -> bool:
     """
-    Return whether every server inherits a variable, or all that a pattern of names with a `*` at its end stands for.
+    Return whether every server inherits a variable, or all variables that match a pattern with a `*` at its end.
     """
     stem = name.removesuffix("*")
     if name.startswith(_LEFT_OUT) or (stem != name and any(left_out.startswith(stem) for left_out in _LEFT_OUT)):

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Why a URL does not connect, and what to change.
+Finds out why a URL does not connect, and what to change.
 
-The failure of a connection rarely says what is wrong with the URL. `Diagnosis` asks the endpoint with a few plain HTTP
+The error of a connection rarely shows what is wrong with the URL. `Diagnosis` probes the endpoint with a few plain HTTP
 requests, through the same proxy and with the same TLS options as the connection.
 """
 
@@ -48,8 +48,8 @@ _NO_HTTP = (
     "{place} closes the connection without a valid HTTP answer: it is no HTTP server, speaks TLS (use https://), or "
     "demands a client certificate (client_cert=)."
 )
-# What failures mean, by the first of these exceptions among their causes. The text of most is never shown, because it
-# may quote a header.
+# The meaning of a failure, by the first of these exceptions among its causes. The text of most exceptions is never
+# shown, because it may quote a header.
 _FAILURES: dict[type[BaseException], str] = {
     httpx2.ConnectTimeout: (
         "No connection to {place} in time: the host is down, a firewall drops it, or the DNS does not answer."
@@ -73,7 +73,7 @@ _FAILURES: dict[type[BaseException], str] = {
 @dataclass(frozen=True)
 class _Answer:
     """
-    A response, the transport that its body proves, if any, and what the body says to people.
+    A response, the transport that its body proves, if any, and the text of its body.
     """
 
     response: httpx2.Response
@@ -93,9 +93,9 @@ class Diagnosis:
     :param transport: The transport that is configured for the URL.
     :param timeout: Seconds that the whole diagnosis may take.
     :param route: Certificates, proxy and transport, for this diagnosis alone.
-    :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. That the server refuses
-        the diagnosis is then no finding.
-    :param redact: Removes secrets from what the server says, which may echo credentials, and from what libraries log.
+    :param has_auth: Whether the connection authenticates in a way that this diagnosis does not. A refusal of the
+        diagnosis is then not reported.
+    :param redact: Removes secrets from texts of the server, which may echo credentials, and from logs of libraries.
     """
 
     url: str
@@ -105,13 +105,13 @@ class Diagnosis:
     route: Route = field(default_factory=Route)
     has_auth: bool = False
     redact: Callable[[str], str] = redact_text
-    # It is true at every moment: it is refined as responses come in, so running out of time loses nothing.
+    # Always valid: it is refined as responses come in, so running out of time loses nothing.
     _finding: str | None = field(init=False, default="The URL is not valid.")
     _url: httpx2.URL = field(init=False)
 
     async def run(self) -> str | None:
         """
-        Ask the server.
+        Probe the server.
 
         :returns: One or two sentences with the finding and what to do about it, or None if nothing is wrong.
         """
@@ -133,7 +133,7 @@ class Diagnosis:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
                         await self._look_elsewhere(client, answer)
-        except Exception as failure:  # raised, it would hide the failure that is being diagnosed
+        except Exception as failure:  # if raised, it would hide the failure that is being diagnosed
             found = list(causes(failure))
             error, text = next(
                 (error, text) for kind, text in _FAILURES.items() for error in found if isinstance(error, kind)
@@ -146,13 +146,13 @@ class Diagnosis:
         """
         Open an event stream ("sse") or post a ping; None if there is no response within `timeout` seconds.
         """
-        # Not compressed, because bodies are read raw: decompressed, they could exceed _BODY_LIMIT.
+        # Without compression, because bodies are read raw; decompressed, they could exceed _BODY_LIMIT.
         headers = {**self.headers, "Accept": "text/event-stream", "Accept-Encoding": "identity"}
         method, content = "GET", None
         if transport == "streamable-http":
             headers |= {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
             method, content = "POST", _PING
-        # Connecting gets less than all, to tell an unreachable host from a silent server.
+        # Connecting gets only part of the time, to tell an unreachable host from a silent server.
         phases = httpx2.Timeout(None, connect=timeout * 0.8)
         answer = None
         with anyio.move_on_after(timeout):
@@ -163,7 +163,7 @@ class Diagnosis:
 
     def _explain(self, answer: _Answer) -> tuple[str | None, bool]:
         """
-        Return what an answer means, and whether another method or path would tell no more.
+        Return the meaning of an answer, and whether it is final, so that no other method or path needs to be tried.
         """
         response, status = answer.response, answer.response.status_code
         said = f"{_display_url(self._url)} answers {status_of(response)}"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How the requests to a server are authenticated, and logging in beforehand.
+Authentication of the requests to a server, and logging in beforehand.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from haystack_integrations.tools.mcp.transports.server_infos import HttpServerIn
 
 async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
     """
-    Make what authenticates the requests of a session.
+    Make the authentication of a session's requests.
 
-    :param info: The server info, which says how.
+    :param info: The server info, which names the kind of authentication.
     :param url: Its URL, with the values of its variables.
-    :param learn: Called with secrets that may come back in what the server says.
-    :returns: What authenticates them.
-    :raises MCPAuthorizationError: If that cannot be made.
+    :param learn: Called with secrets that the server may quote.
+    :returns: The authentication.
+    :raises MCPAuthorizationError: If it cannot be made.
     """
     if info._token_source is not None:
         return TokenSourceAuth(info._token_source, learn)
@@ -50,14 +50,14 @@ async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterab
 
 def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
     """
-    Give what gets tokens the proxy, the certificates and the allow list of a server info.
+    Make token requests use the proxy, the certificates and the allow list of a server info.
 
-    :param auth: What `OAuthConfig.create_auth` made.
+    :param auth: The authentication from `OAuthConfig.create_auth`.
     :param info: The server info.
-    :param learn: Called with secrets that may come back in what the server says.
-    :returns: What authenticates requests.
+    :param learn: Called with secrets that the server may quote.
+    :returns: The authentication of requests.
     """
-    if not isinstance(auth, OAuth):  # of a subclass of OAuthConfig
+    if not isinstance(auth, OAuth):  # made by a subclass of OAuthConfig
         return OwnAuth(auth)
     auth.clients, auth.learn, auth.check = (lambda: _client(info)), learn, check_host
     return auth
@@ -69,17 +69,17 @@ async def _client(info: HttpServerInfo) -> AsyncIterator[httpx2.AsyncClient]:
         yield client
 
 
-# Opens no session; and a server that wants a token refuses it.
+# A ping opens no session, and a server that wants a token refuses it.
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
 def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
     """
-    Log in at a server, before anything else needs its tokens.
+    Log in at a server before its tokens are needed.
 
-    With the grant `"authorization_code"` a person allows the access in the browser of this machine. The tokens are kept
-    in the `token_storage` of the server info, where every process finds them that shares it. If there are valid
-    tokens already, they are replaced.
+    With the grant `"authorization_code"`, a person allows the access in the browser of this machine. The tokens are
+    kept in the `token_storage` of the server info, where all processes that share it find them. Valid tokens that exist
+    already are replaced.
 
     ### Usage example
 
@@ -95,21 +95,21 @@ def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
     ```
 
     :param server_info: The server info, with an `oauth_config` or `auth="oauth"`.
-    :param user: For which user of `mcp_request_context`; by default for the server info itself.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If it fails. The message names the step.
+    :param user: The user of `mcp_request_context`; by default, the tokens are for the server info itself.
+    :raises ValueError: If the server info does not use OAuth.
+    :raises MCPAuthorizationError: If the login fails. The message names the step.
     """
     AsyncExecutor.get_instance().run(login_async(server_info, user=user), timeout=None)
 
 
 async def login_async(server_info: MCPServerInfo, *, user: str | None = None) -> None:
     """
-    Log in at a server, before anything else needs its tokens: `login` for an event loop.
+    Log in at a server before its tokens are needed: `login` for an event loop.
 
     :param server_info: As in `login`.
     :param user: Likewise.
-    :raises ValueError: If the server info uses no OAuth.
-    :raises MCPAuthorizationError: If it fails. The message names the step.
+    :raises ValueError: If the server info does not use OAuth.
+    :raises MCPAuthorizationError: If the login fails. The message names the step.
     """
     info, auth, url = _oauth_of(server_info)
     try:
@@ -121,14 +121,14 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
 
 def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
     """
-    Forget the tokens of a login, and have the authorization server revoke them if it can.
+    Delete the tokens of a login, and revoke them if the authorization server supports that.
 
-    Sessions that are open keep their token until it is refused. A later use of the server info asks for a new login.
+    Open sessions keep their token until it is refused. A later use of the server info asks for a new login.
 
     :param server_info: The server info, as in `login`.
-    :param user: Whose tokens; by default those of the server info itself.
+    :param user: The user whose tokens are deleted; by default those of the server info itself.
     :returns: Whether there were tokens.
-    :raises ValueError: If the server info uses no OAuth.
+    :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
     """
     return AsyncExecutor.get_instance().run(logout_async(server_info, user=user), timeout=None)
@@ -136,12 +136,12 @@ def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
 
 async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
     """
-    Forget the tokens of a login: `logout` for an event loop.
+    Delete the tokens of a login: `logout` for an event loop.
 
     :param server_info: As in `logout`.
     :param user: Likewise.
     :returns: Whether there were tokens.
-    :raises ValueError: If the server info uses no OAuth.
+    :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
     """
     _, auth, _ = _oauth_of(server_info)

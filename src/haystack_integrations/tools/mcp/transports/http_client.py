@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How servers answer a POST where they take none.
+# The statuses with which servers that speak only SSE refuse a POST.
 _MAY_BE_SSE = frozenset({"400", "404", "405"})
 
 
 class _HttpClient(WireClient):
     """
-    What the clients of the two HTTP transports share.
+    Base class of the clients of the two HTTP transports.
     """
 
     _takes_headers = True
@@ -65,7 +65,7 @@ class _HttpClient(WireClient):
         """
         super().__init__(max_retries, base_delay, max_delay)
         self._server_info: HttpServerInfo = server_info
-        # With the values of its variables once `connect` is called.
+        # Its variables are replaced by their values when `connect` is called.
         self.url: str = shown(server_info.url)
         self.timeout: float = server_info.timeout
         self._headers: dict[str, str] = {}
@@ -87,7 +87,7 @@ class _HttpClient(WireClient):
         :returns: A clause.
         """
         nothing = "nothing came from its host: it is down, a firewall or the DNS lets no request through, or it hangs"
-        # Authorization may have been what took so long.
+        # The time may have gone into authorization.
         is_silent = not self.life.heard_at and not self._server_info._has_auth
         return super().progress() or (nothing if is_silent else "the server has not answered")
 
@@ -109,7 +109,7 @@ class _HttpClient(WireClient):
         return await diagnosis.run()
 
     def _note_error(self, error: ProtocolError) -> None:
-        # Not every server says so with a status.
+        # Not every server reports an unknown session with a status.
         if self.life.state is SessionState.OPEN and says_unknown_session(error.message):
             self.life.end(UNKNOWN_SESSION, SessionState.DRAINING)
 
@@ -123,10 +123,10 @@ class _HttpClient(WireClient):
             check_host(self.url)
             self._headers = self._server_info._resolved_headers()
             route = await find_route(self._server_info)
-        except (ValueError, ImportError) as error:  # such as a required secret without a value
+        except (ValueError, ImportError) as error:  # e.g. a required secret without a value
             msg = f"Failed to connect to {self._describe()}: {error}"
             raise MCPConnectionError(msg, server_info=self._server_info, operation="connect") from error
-        # Over SSE, messages are only acknowledged; otherwise a response is the answer, and calls have a timeout.
+        # Over SSE, responses only acknowledge messages; otherwise a response is the answer, and calls have a timeout.
         read = self.timeout if self._over_sse else None
         timeout = {**dict.fromkeys(("connect", "write", "pool"), self.timeout), "read": read}
         sender = HttpSender(
@@ -142,7 +142,7 @@ class _HttpClient(WireClient):
     async def _auth(self) -> httpx2.Auth | None:
         if not self._server_info._has_auth:
             return None
-        # Most servers want no tokens, and what gets them takes long to import.
+        # Most servers want no tokens, and the module that gets them is slow to import.
         from haystack_integrations.tools.mcp.transports.http_auth import authentication  # noqa: PLC0415
 
         return await authentication(self._server_info, self.url, self.redactor.remember)
@@ -164,8 +164,8 @@ class StreamableHttpClient(_HttpClient):
     """
     MCP client that connects to servers using streamable HTTP transport.
 
-    If its server info allows it, it turns to SSE when the server refuses the first request as servers that know only
-    that transport do: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
+    If its server info allows it, it falls back to SSE when the server refuses the first request like a server that only
+    knows SSE: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#backwards-compatibility
     """
 
     async def _connect(self) -> list[types.Tool]:
@@ -182,7 +182,7 @@ class StreamableHttpClient(_HttpClient):
         try:
             tools = await super()._connect()
         except MCPConnectionError as error:
-            # What was asked for is Streamable HTTP.
+            # The user asked for Streamable HTTP, so its refusal is reported.
             raise refusal from error
         logger.info("{server} speaks SSE, not streamable HTTP", server=self._describe())
         return tools

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How HTTP requests reach a server: proxies, certificates, keep-alive, and what libraries may log of them.
+The route of HTTP requests to a server: proxies, certificates and keep-alive; and the redaction of libraries' logs.
 
-The connection, the requests for its tokens and `Diagnosis` take the same route, so that the latter goes through the
+The connection, the requests for its tokens and `Diagnosis` take the same route, so that the diagnosis goes through the
 same proxy and trusts the same certificates as the connection that failed.
 """
 
@@ -37,12 +37,12 @@ from haystack_integrations.tools.mcp.transports.allow_lists import check_host
 from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo, check_proxy_url
 
 # A request that is sent just as the server closes an idle connection fails, and its fate is unknown. Servers close idle
-# connections after 5 s (uvicorn, Node), so connections are not reused for that long.
+# connections after 5 s (uvicorn, Node), so connections are closed here well before.
 _KEEPALIVE_EXPIRY = 2.5
-# Every request looks through the idle connections.
+# Limited because every request searches the idle connections.
 _MAX_IDLE_CONNECTIONS = 20
 
-# Removes the secrets from what libraries log of the requests that are made in this context.
+# Removes the secrets from what libraries log about the requests that are made in this context.
 _redact: ContextVar[Callable[[str], str] | None] = ContextVar("haystack_mcp_redact", default=None)
 
 
@@ -53,7 +53,7 @@ class Route:
 
     :param verify: The trusted certificates, and the client's own.
     :param proxy: The configured proxy.
-    :param transport: What a custom function made. It is for one client only.
+    :param transport: A transport that a custom function made. It is for one client only.
     """
 
     verify: ssl.SSLContext | bool = True
@@ -67,26 +67,26 @@ async def find_route(info: HttpServerInfo) -> Route:
 
     :param info: The server info.
     :returns: The route for one HTTP client.
-    :raises ValueError: If one of its parameters does not work. The message names it.
+    :raises ValueError: If a parameter does not work. The message names it.
     :raises MCPConnectionError: If the host of its proxy is not allowed.
     """
     if info.http_transport is None and isinstance(info.verify, bool) and info.client_cert is None:
         return _find_route(info)
-    # In a thread: it reads files, or runs functions of the user.
+    # In a thread, because it reads files or runs functions of the user.
     return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
 
 
 def _find_route(info: HttpServerInfo) -> Route:
     verify = _verify(info.verify)
     if info.client_cert is not None:
-        if isinstance(info.verify, ssl.SSLContext):  # the user's own, perhaps for other servers, too
+        if isinstance(info.verify, ssl.SSLContext):  # the user may use it for other servers as well
             msg = "`client_cert` excludes an ssl.SSLContext as `verify`; load the certificate into the context"
             raise ValueError(msg)
         verify = verify if isinstance(verify, ssl.SSLContext) else _new_context(verify)
         _load_client_cert(verify, info.client_cert)
     proxy = _proxy(info.proxy, verify)
     if info.http_transport is None:
-        # Nobody else gets the shared context, so that nobody can change whom it trusts.
+        # Only these routes get the shared context, so that no user code can change which certificates it trusts.
         return Route(_trusted_by_default() if verify is True else verify, proxy)
     make = info.http_transport
     try:
@@ -115,14 +115,14 @@ def _verify(verify: bool | str | ssl.SSLContext) -> ssl.SSLContext | bool:
 
 def _trusted_by_default() -> ssl.SSLContext:
     """
-    Return the context that httpx2 would make, the same one until the environment names others or a file changes.
+    Return the context that httpx2 would make. It is cached until the environment names other files or a file changes.
     """
     paths = ssl.get_default_verify_paths()
     files = (*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR")), paths.openssl_cafile, paths.openssl_capath)
     return _default_context(*((file, _changed_at(file)) for file in files))
 
 
-# To load the certificates takes up to 40 ms, and where servers have sessions, each user has one.
+# Loading the certificates takes up to 40 ms, and if a server has sessions, each user opens one.
 @lru_cache(maxsize=1)
 def _default_context(*_: tuple[str | None, int | None]) -> ssl.SSLContext:
     return _new_context()
@@ -147,7 +147,7 @@ def _changed_at(file: str | None) -> int | None:
 def _load_client_cert(context: ssl.SSLContext, client_cert: Any) -> None:
     certificate, key, *secret = client_cert if isinstance(client_cert, tuple) else (client_cert, None)
 
-    def password() -> str:  # without it, OpenSSL would ask in the terminal
+    def password() -> str:  # without this function, OpenSSL would ask in the terminal
         return str((secret[0].resolve_value() if secret else None) or "")
 
     try:
@@ -164,9 +164,9 @@ def _proxy(proxy: str | Secret | None, verify: ssl.SSLContext | bool) -> httpx2.
     if url is None:
         return None
     check_proxy_url(url)
-    # A proxy connects to wherever it wants, and reads the requests to servers without TLS.
+    # A proxy can connect to any host, and can read requests to servers without TLS.
     check_host(url, "the `proxy` of the server info, ")
-    # A proxy with TLS is trusted as the servers behind it are.
+    # A proxy with TLS is trusted by the same certificates as servers.
     context = verify if isinstance(verify, ssl.SSLContext) else _new_context(verify)
     return httpx2.Proxy(url, ssl_context=context if url.startswith("https:") else None)
 
@@ -182,12 +182,12 @@ def open_transport(route: Route | None = None, *, of_session: bool = False) -> h
     """
     Make the transport of one HTTP client.
 
-    Unless the route says otherwise, proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
+    Unless the route has its own, proxies come from the environment (`HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY`,
     `NO_PROXY`), and so do trusted certificates (`SSL_CERT_FILE`, `SSL_CERT_DIR`; by default those of the system).
 
     :param route: Certificates, proxy and transport.
-    :param of_session: Whether it carries a session, which goes over aiohttp if the extra `fast` is installed and no
-        proxy is used.
+    :param of_session: Whether it carries a session. A session uses aiohttp if the extra `fast` is installed and there
+        is no proxy.
     :returns: The transport, not yet entered.
     """
     route = route or Route()
@@ -216,11 +216,11 @@ async def open_client(
     route: Route, timeout: httpx2.Timeout | float, redact: Callable[[str], str] = redact_text
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """
-    Open an HTTP client for requests beside those of a session.
+    Open an HTTP client for requests outside of a session.
 
     :param route: Certificates, proxy and transport.
-    :param timeout: That of its requests.
-    :param redact: Removes secrets from what libraries log of them.
+    :param timeout: The timeout of its requests.
+    :param redact: Removes secrets from what libraries log about them.
     :returns: A context manager.
     """
     with redacted_logs(redact):
@@ -230,7 +230,7 @@ async def open_client(
 
 class _EnvironmentTransport(httpx2.AsyncBaseTransport):
     """
-    Goes through the proxy that the environment names for a URL, if it names one.
+    Sends requests through the proxy that the environment names for their URL, if any.
     """
 
     def __init__(self, verify: ssl.SSLContext | bool, direct: Callable[..., httpx2.AsyncBaseTransport]) -> None:
@@ -266,11 +266,11 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
     Find the proxy that the environment names for a URL.
 
     :param url: The URL.
-    :param proxies: What `urllib.request.getproxies` returned.
-    :returns: Its URL; None if there is none, or if `NO_PROXY` names the host or a network.
+    :param proxies: The result of `urllib.request.getproxies`.
+    :returns: Its URL; None without a proxy, or if `NO_PROXY` contains the host or its network.
     """
     for entry in proxies.get("no", "").split(","):
-        with suppress(ValueError):  # a domain is no network
+        with suppress(ValueError):  # raised for a domain, which is not a network
             if ipaddress.ip_address(url.host) in ipaddress.ip_network(entry.strip(), strict=False):
                 return None
     if urllib.request.proxy_bypass_environment(url.netloc.decode(), proxies):  # type: ignore[attr-defined]
@@ -280,7 +280,7 @@ def environment_proxy(url: httpx2.URL, proxies: Mapping[str, str]) -> str | None
 
 
 def _tcp_keepalive() -> list[tuple[int, int, int]]:
-    # Reading has no timeout, so this is how a peer that vanished is noticed: after two minutes.
+    # Reading has no timeout, so keep-alive detects a peer that has vanished, after two minutes.
     options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):
@@ -291,7 +291,7 @@ def _tcp_keepalive() -> list[tuple[int, int, int]]:
 @contextmanager
 def redacted_logs(redact: Callable[[str], str] | None) -> Iterator[None]:
     """
-    Redact what libraries log of the requests that are made in this context.
+    Redact what libraries log about the requests that are made in this context.
 
     :param redact: Removes the secrets from a text.
     :returns: A context manager.

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+The transport and the client of servers in the same process.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -35,7 +39,7 @@ __all__ = ["InProcessClient"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How long a server may take to end after the end of its input, and again after it was cancelled, in seconds.
+# How long a server may take to end after the end of its input, and again after its cancellation, in seconds.
 _GRACE = 2.0
 
 
@@ -43,14 +47,14 @@ class InProcessTransport(StreamsTransport):
     """
     Runs a server of the SDK in a task of this event loop.
 
-    What the server raises beyond `Exception` fails its request, and ends neither the loop nor the caller's program.
+    A BaseException from the server fails its request, and ends neither the loop nor the caller's program.
     """
 
     def __init__(self, server: Server[Any]) -> None:
         """
         Initialize the InProcessTransport.
 
-        :param server: The low-level server. It may serve others at the same time.
+        :param server: The low-level server. It may have other clients at the same time.
         """
         super().__init__(self._served)
         self._server = server
@@ -67,11 +71,11 @@ class InProcessTransport(StreamsTransport):
                 yield ours
             finally:
                 await ours[1].aclose()
-                await theirs[1].aclose()  # nobody reads any more what the server writes
+                await theirs[1].aclose()  # the output of the server is not read any more
                 await self._stop(serving)
 
     async def _serve(self, incoming: Any, outgoing: Any, started: asyncio.Future[None]) -> None:
-        # With a list of its own: the other users of the server are not to be guarded.
+        # A copy with its own list of middleware, so that other clients of the server are not affected.
         guarded = copy.copy(self._server)
         guarded.middleware = [self._guard, *guarded.middleware]
         try:
@@ -115,7 +119,7 @@ class InProcessClient(WireClient):
     MCP client for a server in the same process.
     """
 
-    # The rest comes from the user's own code, whose frames the user wants to see.
+    # Other errors come from the user's own code, and the user wants to see its frames.
     _explained_by_message: ClassVar[tuple[type[Exception], ...]] = (ProtocolError,)
 
     def __init__(self, server: Any) -> None:
@@ -143,7 +147,7 @@ class InProcessClient(WireClient):
     async def _make_transport(self) -> Transport:
         server = self.server
         if isinstance(server, str):
-            # Not in a thread of asyncio's own, where an import that hangs would hold up the interpreter's exit.
+            # Not in a worker thread of asyncio, where an import that hangs would delay the interpreter's exit.
             server = await start_in_thread(import_object, server)
         server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer

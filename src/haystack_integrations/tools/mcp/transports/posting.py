@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-HTTP requests over a transport of httpx2, and what their end proves about the MCP request that they carry.
+Sends HTTP requests over a transport of httpx2, and derives the fate of the MCP request that they carry.
 
-What `httpx2.AsyncClient` would do is done here, where it is known when a byte can have left: authentication, redirects
-within the origin, cookies, and waiting for a server that is too busy.
+Authentication, redirects within the origin and cookies are handled here instead of in `httpx2.AsyncClient`, because
+here it is known when a byte can have left. So is the wait for a server that is too busy.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from haystack_integrations.tools.mcp.transports.refusals import (
 
 logger: logging.Logger = logging.getLogger(__name__)
 
-# They prove that nothing was sent.
+# These errors prove that nothing was sent.
 CONNECT_ERRORS = (
     httpx2.ConnectError,
     httpx2.ConnectTimeout,
@@ -57,21 +57,21 @@ CONNECT_ERRORS = (
 
 _MAX_REDIRECTS = 10
 
-# How many identities have cookies of their own at most.
+# For how many identities separate cookies are kept.
 _MOST_WITH_COOKIES = 1000
 
-# The pause if a server that is too busy wants the request again at once, in seconds.
+# The shortest pause if a server is too busy, in seconds: some want the request again at once.
 _SHORTEST_THROTTLE = 0.25
 
-# How much of the time of a request connecting may take. If it ends before the request does, nothing was sent.
+# The share of a request's time that connecting may take. If connecting fails before the request does, nothing was sent.
 _CONNECT_SHARE = 0.9
 
-# Answers of whoever did not process the request, after which it may be sent again.
+# Statuses of a server that did not process the request, so that it may be sent again.
 _ASKS_FOR_CREDENTIALS = frozenset({401, 403, 407})
 
 GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
-# As of every client of httpx2: it accepts the encodings for which there are libraries.
+# The headers of every client of httpx2. They accept the encodings for which libraries are installed.
 _HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
 
 
@@ -83,7 +83,7 @@ class TooLargeError(Exception):
 
 class BusyError(Exception):
     """
-    Raised instead of sending a request for which nobody can wait, because the server wants none, or nobody waits.
+    Raised instead of sending a request that the server would refuse for longer than its caller waits, or at all.
     """
 
 
@@ -92,12 +92,13 @@ class HttpSender:
     """
     Sends the HTTP requests of one session.
 
-    :param transport: Sends the requests. It is closed with this.
+    :param transport: Sends the requests. It is closed together with this object.
     :param headers: Headers of every request.
     :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
     :param auth: Authenticates the requests.
     :param max_message_size: How many bytes the body of a response may have after it was decompressed.
-    :param life: The session: hears the server, and knows who uses it, for how long, and what is secret.
+    :param life: The life of the session. It is notified when something comes in, and knows identities, time limits and
+        secrets.
     """
 
     transport: httpx2.AsyncBaseTransport
@@ -110,11 +111,11 @@ class HttpSender:
 
     def __post_init__(self) -> None:
         """
-        Prepare what all requests have in common.
+        Prepare the headers that all requests have in common.
         """
         self._fields = _by_name(_HEADERS) | _by_name(self.headers)
-        # Load balancers keep a session at one server with them. By the key of the identity; None: those of the server
-        # info's own, which are for everybody who has got none.
+        # Cookies, by which load balancers route sessions, by identity key. None: the server info's own, which are also
+        # used for identities without cookies.
         self._cookies: dict[Any, httpx2.Cookies] = {}
 
     async def open(self) -> None:
@@ -140,22 +141,22 @@ class HttpSender:
         may_log_in: bool = True,
     ) -> httpx2.Response:
         """
-        Send a request, again if the server was too busy, and go after redirects within the origin.
+        Send a request. Repeat it if the server was too busy, and follow redirects within the origin.
 
-        :param method: The method. Only a POST waits while the server wants no requests; a GET is for an event stream,
-            which is idle by nature, as is that of a subscription.
+        :param method: The method. Only a POST waits while the server wants no requests. A GET opens an event stream;
+            like the stream of a subscription, it may be idle and has no read timeout.
         :param url: The URL.
         :param headers: Headers of this request.
         :param content: The body.
-        :param exchange: The MCP request that is the body; it is marked as sent.
-        :param may_log_in: Whether new credentials may be got if those that there are were refused, also from a person.
-        :returns: The response, to be closed. Its body is not read.
-        :raises httpx2.HTTPError: If there is none.
+        :param exchange: The MCP request in the body; it is marked as sent.
+        :param may_log_in: Whether to get new credentials if the current ones are refused, perhaps by a person's login.
+        :returns: The response, which the caller must close. Its body is not read.
+        :raises httpx2.HTTPError: If there is no response.
         :raises BusyError: If the server wants no requests, and there is no time to wait.
         :raises MCPAuthorizationError: If there are no credentials.
         """
         identity = self._identity(method)
-        # What `httpx2.Request` would add to a content, in a quarter of the time: this is done for every call.
+        # The headers that `httpx2.Request` would add for a body. This takes a quarter of the time, on every call.
         fields = {"host": ("Host", url.netloc.decode())}
         if content is not None:
             fields["content-length"] = ("Content-Length", str(len(content)))
@@ -181,7 +182,7 @@ class HttpSender:
                 wait = retry_after(response) if method == "POST" else None
                 if wait is None:
                     return response
-                # For all requests, whether this one may wait or not.
+                # This applies to all requests, whether this one can wait or not.
                 self.life.throttle.until = time.monotonic() + max(wait, _SHORTEST_THROTTLE)
                 status = status_of(response)
                 if not self._is_in_time(wait):
@@ -190,7 +191,7 @@ class HttpSender:
                 await response.aclose()
 
     async def _wait_while_throttled(self, status: str) -> None:
-        # Several requests may wait; whoever is refused again sets a later time.
+        # Several requests may wait; one that is refused again sets a later time.
         while (seconds := self.life.throttle.seconds) > 0:
             if not self._is_in_time(seconds):
                 because = f" (HTTP {status})" if status else ""
@@ -203,7 +204,7 @@ class HttpSender:
         return left is None or seconds <= 0 or seconds < left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        # Not those that `auth` adds, which may be for this URL only: it adds its own for the target.
+        # Without the headers that `auth` adds, which may be valid for this URL only. It adds new ones for the target.
         own = request.headers if self.auth is None else request.headers.copy()
         response = await self._authenticate(request, exchange)
         for _ in range(_MAX_REDIRECTS - 1):
@@ -231,7 +232,7 @@ class HttpSender:
         try:
             outgoing = await anext(flow)
             while True:
-                # A copy of the request, for example with another URL, is the request, too.
+                # A copy of the request, e.g. with another URL, also counts as the request.
                 is_own = outgoing is request or (bool(request.content) and await outgoing.aread() == request.content)
                 outgoing.extensions = {**request.extensions, **outgoing.extensions}
                 response = await self._send_once(outgoing, exchange if is_own else None)
@@ -253,16 +254,16 @@ class HttpSender:
         cookies = self._cookies.get(whose) or self._cookies.get(None)
         if cookies:
             cookies.set_cookie_header(request)
-        if exchange is not None and exchange.is_settled:  # the session has just ended, and it is said not to have run
+        if exchange is not None and exchange.is_settled:  # the session has just ended; the request counts as not run
             raise BusyError
-        # Nothing takes back that an earlier attempt may have left.
+        # If an earlier attempt may have left, the exchange stays marked as sent.
         first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
         if first is not None:
             first.mark_sent()
         try:
             response = await self.transport.handle_async_request(request)
         except CONNECT_ERRORS as error:
-            error.request = request  # which says where nobody listens
+            error.request = request  # for the address in the message
             if first is not None:
                 first.unmark_sent()
             raise
@@ -271,7 +272,7 @@ class HttpSender:
         if "set-cookie" in response.headers:
             own = self._cookies.pop(whose) if whose in self._cookies else httpx2.Cookies(cookies)
             own.extract_cookies(response)
-            self._cookies[whose] = own  # the last, which is the last to be dropped
+            self._cookies[whose] = own  # inserted last, so dropped last
             if len(self._cookies) > _MOST_WITH_COOKIES:
                 del self._cookies[next(iter(self._cookies))]
         is_refused = response.status_code in _ASKS_FOR_CREDENTIALS or retry_after(response) is not None
@@ -280,15 +281,15 @@ class HttpSender:
         return response
 
     def _identity(self, method: str) -> Identity:
-        """Return on whose behalf a request is made: a POST for whoever makes it, others for the latest one."""
+        """Return the identity of a request: for a POST that of its caller, for others the latest one."""
         return current_identity.get() if method == "POST" else self.life.latest_identity()
 
     async def read(self, response: httpx2.Response) -> bytes:
         """
-        Read a body and close the response. Of an event stream, which may never end, nothing is read.
+        Read a body and close the response. Event streams are not read, because they may never end.
 
         :param response: The response.
-        :returns: The body, decompressed.
+        :returns: The body, decompressed; empty for an event stream.
         :raises TooLargeError: If it is too large.
         :raises httpx2.HTTPError: If it cannot be read.
         """
@@ -298,7 +299,7 @@ class HttpSender:
             if is_event_stream(response):
                 return b""
             is_plain = not response.is_closed and "content-encoding" not in response.headers
-            # What is compressed may become gigabytes, so it is decompressed in pieces of 1 MiB at most.
+            # A compressed body may expand to gigabytes, so it is decompressed in pieces of at most 1 MiB.
             chunks: Any = aiter(cast("Any", response.stream)) if is_plain else response.aiter_bytes()
             async with aclosing(chunks):
                 async for chunk in chunks:
@@ -312,14 +313,14 @@ class HttpSender:
 
     async def events(self, response: httpx2.Response) -> AsyncGenerator[httpx2.ServerSentEvent]:
         """
-        Read an event stream. An event that is not finished when the stream ends was not sent.
+        Read an event stream. An event that is incomplete when the stream ends is dropped.
 
         :param response: The response. It is closed at the end.
-        :returns: The events. Those without data may have an id or a time.
-        :raises TooLargeError: If one is too large.
+        :returns: The events. Events without data may have an id or a retry time.
+        :raises TooLargeError: If an event is too large.
         :raises httpx2.HTTPError: If it cannot be read.
         """
-        response.encoding = "utf-8-sig"  # whatever its content type says
+        response.encoding = "utf-8-sig"  # regardless of the content type
         source = httpx2.EventSource(response, max_event_size=self.max_message_size)
         try:
             async for event in source:
@@ -331,7 +332,7 @@ class HttpSender:
 
     def settle(self, exchange: Exchange, error: Exception) -> None:
         """
-        Settle an MCP request by the failure of the HTTP request that carries it.
+        Settle an MCP request after the HTTP request that carries it has failed.
 
         :param exchange: The MCP request.
         :param error: The failure.
@@ -348,7 +349,7 @@ class HttpSender:
 
 class _HeardStream(httpx2.AsyncByteStream):
     """
-    The body of a response. Whatever comes of it shows that the server is alive.
+    The body of a response. Each piece of it shows that the server is alive.
     """
 
     def __init__(self, stream: Any, heard: Callable[[], None]) -> None:
@@ -390,7 +391,7 @@ def describe_failure(error: Exception) -> str:
 
 def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
     """
-    Return whether all that was meant for the URL of a request is meant for the target of its redirect, too.
+    Return whether the target of a redirect may get everything that was sent to the original URL.
     """
     sent = response.request
     keeps_method = sent.method == "GET" or response.status_code in {307, 308}
@@ -403,7 +404,7 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
 
 class HttpTransport(Transport):
     """
-    What the two HTTP transports share: a message is posted to a URL.
+    Base class of the two HTTP transports, which post messages to a URL.
     """
 
     _post_headers: ClassVar[Mapping[str, str]] = {"Content-Type": "application/json"}
@@ -412,28 +413,28 @@ class HttpTransport(Transport):
         """
         Initialize the transport.
 
-        :param sender: Sends its requests. It is closed with this.
+        :param sender: Sends its requests. It is closed together with the transport.
         :param url: The URL.
         """
         self._sender = sender
-        # Where messages are posted to.
+        # The URL to which messages are posted.
         self._url = httpx2.URL(url)
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:
         """
-        Post a request, until it is settled.
+        Post a request, and stop when it is settled.
 
         :param content: The request as JSON.
         :param exchange: The request.
         """
         with anyio.CancelScope() as scope:
-            # It may be answered by another way before the response of this one has ended, or lost because this closes.
+            # The answer may come another way before this response ends; or the request is lost when this closes.
             exchange.answer.add_done_callback(lambda _: scope.cancel())
             await self._post(content, exchange)
 
     @abstractmethod
     async def _post(self, content: bytes, exchange: Exchange) -> None:
-        """Post a request, and settle it if its response does so."""
+        """Post a request, and settle it if its response allows that."""
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> Mapping[str, str]:  # noqa: ARG002
         """Return the headers of a request."""
@@ -443,8 +444,8 @@ class HttpTransport(Transport):
         """
         Make a scope of anyio.
 
-        The HTTP libraries shield the closing of connections from these only: a task that is cancelled meanwhile leaves
-        some open.
+        The HTTP libraries shield the closing of connections only from anyio's cancellation. A task that is cancelled
+        otherwise may leave connections open.
 
         :returns: The scope.
         """

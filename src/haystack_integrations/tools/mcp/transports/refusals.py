@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What an HTTP response that is no answer of MCP says about its request and about the session.
+Derives the fate of a request and of its session from an HTTP response that is not an MCP answer.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
 DOUBTFUL_SESSION = "the server seems to have lost the session"
 
-# The content type of the answers that come piece by piece.
+# The content type of answers that are streamed.
 EVENT_STREAM = "text/event-stream"
 
-# Statuses. httpx2 takes long to find out whether one of these is meant.
+# The properties of httpx2's responses are slower than these ranges.
 SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 
 # The status of a message that is not answered.
 ACCEPTED = 202
 
-# Statuses of a server, or of what is in front of it, that looked at no more than the headers of a request.
+# Statuses of a server or proxy that has looked only at the headers of a request.
 _DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
 
 # Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
 _SESSION_GONE = frozenset({404, 410})
 _DENIED = frozenset({401, 403, 405})
 
-# With a `Retry-After`, a server refuses before it processes anything.
+# With one of these and `Retry-After`, a server refuses a request before it processes anything.
 _TOO_BUSY = frozenset({429, 503})
 
-# What servers ask for at most, in seconds: nobody means years.
+# The longest `Retry-After` that is believed, in seconds.
 _LONGEST_RETRY_AFTER = 86_400.0
 
-# The specification of HTTP has no fractions, but rate limiters send them.
+# HTTP does not allow fractions here, but some rate limiters send them.
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
 
 # Known phrasings of "unknown session" in 400 responses; the whole message must match, because a tool's own error may
@@ -82,14 +82,14 @@ _UNKNOWN_SESSION = re.compile(
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
 _LONGEST_MESSAGE = 200
 
-# Refusals of requests that the server would have answered in another session, as far as anybody can tell: those of the
-# others are about the size of the request, or about how many there are.
+# Any refusal may mean that the session is lost, except with these statuses: they are about the size, the time or the
+# number of requests.
 _SAY_NOTHING_OF_THE_SESSION = frozenset({408, 413, 414, 429, 431})
-# What such a refusal may be of. Servers refuse notifications, and requests that they do not know, for other reasons.
+# The methods whose refusal may mean that. Notifications and unknown requests are refused for other reasons.
 COMMON_METHODS = frozenset(
     "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
 )
-# Errors of whoever processed the request.
+# Errors of a server that processed the request.
 _OWN_ERRORS = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
@@ -97,12 +97,12 @@ _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 @dataclass(frozen=True)
 class _Said:
     """
-    What the body of an error response says.
+    The content of an error response's body.
 
-    :param message: The message of its error, in whatever shape, or else all of it.
-    :param code: The code of its error; None if it was sent without one.
+    :param message: The message of its error in any known form, or else the whole body.
+    :param code: The code of its error; None without a code.
     :param error: The JSON-RPC error in it, if there is one.
-    :param is_answer: Whether it has the id of the request, as what comes from whoever processed that has.
+    :param is_answer: Whether it has the id of the request, so that it comes from a server that processed the request.
     """
 
     message: str
@@ -114,7 +114,7 @@ class _Said:
     def of(cls, body: bytes, exchange: Exchange) -> _Said:
         found = read_messages(body)
         errors = [frame.get("error") for frame in found if isinstance(frame, dict)]
-        # A request may have anything there.
+        # In a request, `error` may be anything.
         readable = (each for each in errors if isinstance(each, dict) and {"code", "message"} <= each.keys())
         ids = [frame.get("id") if isinstance(frame, dict) else frame.id for frame in found]
         return cls(*_message_and_code_in(body), next(readable, None), exchange.id in ids)
@@ -133,16 +133,16 @@ def _message_and_code_in(body: bytes) -> tuple[str, Any]:
 
 def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> tuple[str | None, bool]:
     """
-    Settle a request over streamable HTTP whose response is no answer of MCP.
+    Settle a request over streamable HTTP whose response is not an MCP answer.
 
     :param response: The response.
-    :param body: Its body if it has an error status; nothing of an event stream.
+    :param body: Its body if it has an error status; empty for an event stream.
     :param exchange: The request.
     :param has_session: Whether it was sent in a session.
-    :returns: Why the session is to take no more requests, as a clause, or None if it is; and whether the server failed,
-        which may have happened to this request only.
+    :returns: Why the session should take no more requests, as a clause, or None if it can go on; and whether the server
+        failed, perhaps at this request only.
     """
-    if not response.is_error:  # it may come from whatever ended the session
+    if not response.is_error:  # it may come from a proxy that has ended the session
         reason = _settle_unanswered(response, exchange)
         return (reason if has_session and exchange.method in COMMON_METHODS else None), False
     if _is_too_busy(response, exchange):
@@ -153,7 +153,7 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
         exchange.settle(RefusedError(lost, status=status_of(response)))
     else:
         _settle_refused(response, said, exchange)
-    # One that is only slow may know the session.
+    # A server that is only slow may still know the session.
     is_failure = response.is_server_error and response.status_code != httpx2.codes.GATEWAY_TIMEOUT
     return lost, is_failure and not said.is_answer
 
@@ -205,14 +205,14 @@ def _settle_refused(response: httpx2.Response, said: _Said, exchange: Exchange) 
 
 def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str | None:
     """
-    Describe why the session of a refused request is to take no more requests, if so.
+    Describe why the session of a refused request should take no more requests; None if it can go on.
 
-    If the server does not know the session, the request did not run; if that only seems so, it may have.
+    If the server has forgotten the session, the request did not run; if the session is only in doubt, it may have run.
     """
     # The protocol's sign of an unknown session is a 404 to a request with a session id (specification 2025-11-25,
     # basic/transports, "Session Management"). The TypeScript SDK, and the Python SDK before 1.23, answer 400 instead:
-    # in plain text, or with a JSON-RPC error that has no request id. Other servers have other words and statuses for
-    # it, so after any refusal that may be about the session, the next call opens a new one.
+    # in plain text, or with a JSON-RPC error that has no request id. Other servers use other words and statuses, so
+    # after any refusal that may be about the session, the next call opens a new one.
     status = response.status_code
     is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
     if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
@@ -230,10 +230,10 @@ def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str
 
 def says_unknown_session(message: str) -> bool:
     """
-    Return whether a text says that the session is unknown, and nothing else.
+    Return whether an error message says only that the session is unknown.
 
-    :param message: The text of an error.
-    :returns: Whether it does.
+    :param message: The message.
+    :returns: Whether the whole message is a known phrasing of that.
     """
     return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
 
@@ -242,9 +242,9 @@ def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
     """
     Settle a request over the SSE transport whose message was refused.
 
-    :param response: A response without success.
+    :param response: A response without a success status.
     :param exchange: The request.
-    :returns: Why the session is to take no more requests, as a clause; None if it is.
+    :returns: Why the session should take no more requests, as a clause; None if it can go on.
     """
     if _is_too_busy(response, exchange):
         return None
@@ -281,10 +281,10 @@ def status_of(response: httpx2.Response) -> str:
 
 def retry_after(response: httpx2.Response) -> float | None:
     """
-    Return when a server that is too busy wants to get the request again, which it has not processed.
+    Return the delay after which a server that is too busy wants the request again. It has not processed the request.
 
     :param response: A response.
-    :returns: In how many seconds, for the statuses 429 and 503 with `Retry-After`; otherwise None.
+    :returns: Seconds, for the statuses 429 and 503 with `Retry-After`; otherwise None.
     """
     if response.status_code not in _TOO_BUSY:
         return None
@@ -306,7 +306,7 @@ def _server_time(response: httpx2.Response) -> float:
 
 def is_redirect(response: httpx2.Response) -> bool:
     """
-    Return whether a response redirects to somewhere.
+    Return whether a response is a redirect.
 
     :param response: The response.
     :returns: Whether it is a redirect with a location.
@@ -316,10 +316,10 @@ def is_redirect(response: httpx2.Response) -> bool:
 
 def redirect_target(response: httpx2.Response) -> httpx2.URL | None:
     """
-    Return where a response redirects to.
+    Return the target of a redirect.
 
     :param response: The response.
-    :returns: The URL; None if it is no redirect, or leads to no URL.
+    :returns: The URL; None if the response is not a redirect, or its location is not a URL.
     """
     if not is_redirect(response):
         return None
@@ -335,7 +335,7 @@ def media_type(response: httpx2.Response) -> str:
     Return the content type of a response.
 
     :param response: The response.
-    :returns: In lower case, without parameters; the empty string if there is none.
+    :returns: In lower case, without parameters; the empty string without a content type.
     """
     return str(response.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
@@ -352,7 +352,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
 
 def describe_content(response: httpx2.Response) -> str:
     """
-    Name the content of a response.
+    Describe the content of a response.
 
     :param response: The response.
     :returns: For example "content of the type 'text/html'".

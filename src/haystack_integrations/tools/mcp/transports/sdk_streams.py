@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+A transport over a pair of message streams of the MCP SDK, for servers in process and for stdio on Windows.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -20,18 +24,18 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How long closing the streams may take, in seconds. Whoever opens them has shorter bounds.
+# How long closing the streams may take, in seconds. The functions that open them have shorter limits.
 _CLOSE_TIMEOUT = 10.0
 
-# Messages of the SDK, in and out.
+# The streams of incoming and outgoing messages of the SDK.
 Streams: TypeAlias = tuple[Any, Any]
 
 
 class StreamsTransport(Transport):
     """
-    A transport of the SDK: a pair of streams of its messages.
+    A transport over a pair of message streams of the SDK.
 
-    Its context manager is entered and left in one task, because cancel scopes must not cross tasks.
+    Their context manager is entered and left in one task, because cancel scopes must not cross tasks.
     """
 
     def __init__(self, streams: Callable[[], AbstractAsyncContextManager[Streams]]) -> None:
@@ -103,7 +107,7 @@ class StreamsTransport(Transport):
         try:
             await self._outgoing.send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-            exchange.unmark_sent()  # nobody took it
+            exchange.unmark_sent()  # the server's end was closed
             exchange.lose()
 
     async def send(self, content: bytes) -> None:
@@ -111,7 +115,7 @@ class StreamsTransport(Transport):
         Send a message that is not answered.
 
         :param content: The message as JSON.
-        :raises Exception: If nobody takes it.
+        :raises Exception: If the server's end is closed.
         """
         await self._outgoing.send(self._message(content))
 

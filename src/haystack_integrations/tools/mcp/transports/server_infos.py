@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How to reach a server: as a child process, in this process, or over HTTP.
+The server infos, which say how to reach a server: as a child process, in this process, or over HTTP.
 """
 
 from __future__ import annotations
@@ -84,11 +84,13 @@ class StdioServerInfo(BuiltInServerInfo):
     )
     ```
 
-    Of this process's variables, the server inherits a fixed list: what every program needs (`PATH`, `HOME`, `USER`,
-    `SHELL`, `TERM`, locale, time zone, temporary folders, `XDG_*`), certificate authorities and proxies
+    The server inherits a fixed list of this process's variables: those that every program needs (`PATH`, `HOME`,
+    `USER`, `SHELL`, `TERM`, locale, time zone, temporary folders, `XDG_*`), certificate authorities and proxies
     (`SSL_CERT_FILE`, `REQUESTS_CA_BUNDLE`, `NODE_EXTRA_CA_CERTS`, `HTTPS_PROXY`, …), and the settings of package
     managers (`UV_*`, `PIP_*`, `NPM_CONFIG_*`), which may include credentials for reading from a package index. It
-    inherits no others, above all no API keys, unless `inherit_env` names them.
+    inherits no other variables, in particular no API keys, unless `inherit_env` names them.
+
+    `max_in_flight`, `failure_pause` and `negotiation` are documented by `BuiltInServerInfo`.
 
     :param command: Command to run, e.g. "python" or "node".
     :param args: Arguments of the command.
@@ -98,22 +100,11 @@ class StdioServerInfo(BuiltInServerInfo):
     :param max_delay: Maximum delay in seconds between retries.
     :param cwd: Working directory of the command. Default: that of this process.
     :param inherit_env: Names of further variables of this process that the server inherits, e.g.
-        `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end stands for any rest; or True for all variables. Those that are
-        not set are ignored; those in `env` take precedence. Default: no further variables.
+        `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end matches any rest; or True for all variables. Names of unset
+        variables are ignored; variables in `env` take precedence. Default: no further variables.
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have. Default:
-        16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, where the transport is
-        that of the MCP SDK, this has no effect.
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
-        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
-        revisions first, and shakes hands if the server has none. `"auto"` shakes hands first, and asks for newer
-        revisions only if the server refuses that.
-        Default: `"auto"`.
+        16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. On Windows, which uses the transport
+        of the MCP SDK, this has no effect.
     """
 
     _transport_name: ClassVar[str] = "stdio"
@@ -167,7 +158,7 @@ class StdioServerInfo(BuiltInServerInfo):
         return " ".join([redact_text(shown(self.command)), *redact_args(map(shown, self.args or []))])
 
     def _secrets(self) -> set[str]:
-        # An error may quote what the server inherited, too, such as the password of a package index.
+        # An error may also quote an inherited value, such as the password of a package index.
         return super()._secrets() | secrets_in({"inherited": inherited_environment(self.inherit_env)})
 
     def _redacted_fields(self) -> dict[str, Any]:
@@ -201,18 +192,10 @@ class InProcessServerInfo(BuiltInServerInfo):
     server_info = InProcessServerInfo("my_package.my_module:server")  # its import path, which can be serialized
     ```
 
+    `max_in_flight`, `failure_pause` and `negotiation` are documented by `BuiltInServerInfo`.
+
     :param server: An `mcp` server (`MCPServer` or low-level `Server`), a FastMCP server, or the import path of one,
         `"package.module:attribute"`. The path is imported when the session is opened.
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
-        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
-        revisions first, and shakes hands if the server has none. `"auto"` is the same as `"discover"`.
-        Default: `"auto"`.
     """
 
     _transport_name: ClassVar[str] = "in-process"
@@ -283,10 +266,10 @@ def _tuple_of_list(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value  # from YAML
 
 
-# What `auth="oauth"` is short for.
+# `auth="oauth"` is short for this.
 _ALL_BY_DEFAULT = OAuthConfig()
 
-# For what is checked by hand, with better messages than those of pydantic about unions.
+# For fields that are checked by hand, with better messages than those of pydantic about unions.
 _UNCHECKED = GetPydanticSchema(lambda *_: core_schema.any_schema())
 
 TokenProvider = Callable[[MCPRequestContext], str | Awaitable[str]]
@@ -297,12 +280,12 @@ ClientCert = str | tuple[str, str] | tuple[str, str, Secret]
 
 class TokenSource(Protocol):
     """
-    Gives a token whenever one is needed, as the token sources of Haystack do.
+    Returns a token whenever one is needed, like the token sources of Haystack.
     """
 
     def resolve(self) -> str:
         """
-        Return a token that is valid now.
+        Return a currently valid token.
 
         :returns: The token.
         """
@@ -314,7 +297,7 @@ def check_proxy_url(url: str) -> None:
     Check the URL of a proxy.
 
     :param url: The URL.
-    :raises ValueError: If it is no such URL. The message contains no credentials.
+    :raises ValueError: If it is not the URL of a proxy. The message contains no credentials.
     """
     if not is_url(url, _PROXY_SCHEMES):
         msg = (
@@ -333,52 +316,43 @@ class HttpServerInfo(BuiltInServerInfo):
     """
     The parameters that `SSEServerInfo` and `StreamableHttpServerInfo` share.
 
+    `max_in_flight`, `failure_pause` and `negotiation` are documented by `BuiltInServerInfo`.
+
     :param url: Full URL of the MCP server.
     :param token: Authentication token for the server (optional, generates the header `Authorization: Bearer <token>`).
-        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is asked before each request.
-    :param headers: Custom HTTP headers. They are sent together with the token's header, unless they have an
-        `Authorization` of their own, which takes precedence.
+        Or a token source of Haystack, an object with `resolve` or `resolve_async`, which is called before each request.
+    :param headers: Custom HTTP headers. They are sent together with the token's header; an `Authorization` among them
+        takes precedence.
     :param timeout: Seconds that each phase of a request may take: to connect, to write, and to wait for a free
-        connection. Over SSE, also to wait for the acknowledgement of a message. The calls have `invocation_timeout`.
+        connection. Over SSE, also to wait for the acknowledgement of a message. Calls have `invocation_timeout`.
         Default: 30.
     :param max_retries: How often a lost session is reopened, or a call that provably did not run is sent again.
     :param base_delay: Base delay of the exponential back-off between these attempts, in seconds.
     :param max_delay: Longest delay between these attempts, in seconds.
-    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have, after it was
-        decompressed. Default: 16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. Over
+    :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have after
+        decompression. Default: 16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. Over
         Streamable HTTP, the session goes on; over SSE it ends, and so do the other calls under way.
-    :param verify: Which certificates of servers to trust: True for those that the system and the environment
+    :param verify: The certificates of servers to trust: True for those that the system and the environment
         (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
         any; or an `ssl.SSLContext`, which cannot be saved to YAML.
     :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
         (certificate, key), or (certificate, key, password of the key as a Secret).
-    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`; perhaps with
-        credentials, then better as a Secret. It is used for all requests; the proxies in the environment and its
-        `NO_PROXY` are not.
+    :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`. If it contains
+        credentials, pass it as a Secret. It is used for all requests; the proxies and `NO_PROXY` in the environment are
+        ignored.
     :param http_transport: Makes the transport of the HTTP client: a function, or its import path. It is called in a
-        thread for each attempt to open a session, and to find out why one failed, with the keyword arguments for
+        thread for each attempt to open a session, and to find out why one failed. It gets the keyword arguments for
         `httpx2.AsyncHTTPTransport` that follow from the parameters above (`verify`, `limits`, `socket_options`,
-        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are not used then.
-    :param token_provider: Gives the token of each call: a function, or its import path. It gets the
+        `proxy`), and returns a new `httpx2.AsyncBaseTransport`. The proxies in the environment are then ignored.
+    :param token_provider: Returns the token of each call: a function, or its import path. It gets the
         `MCPRequestContext` of the call, which is empty outside of `mcp_request_context`, and returns a string. A sync
-        one runs in a thread; an async one is awaited in the event loop of all connections, which it must not block. If
-        it fails, so does the call, and nothing is sent.
-    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` precedes the token.
+        function runs in a thread; an async one is awaited in the event loop of all connections and must not block it.
+        If it fails, so does the call, and nothing is sent.
+    :param headers_provider: Likewise, for a dictionary of headers. Its `Authorization` takes precedence over the token.
     :param oauth_config: How to get access tokens (OAuth 2.1). It excludes `token`, `token_provider` and a header
-        `Authorization`. A token of `mcp_request_context` precedes it.
+        `Authorization`. A token of `mcp_request_context` takes precedence over it.
     :param auth: `"oauth"` is short for `oauth_config=OAuthConfig()`. Or any `httpx2.Auth`, or the import path
         (`"package.module:name"`) of one or of a function that makes one; only an import path can be saved to YAML.
-    :param max_in_flight: How many calls may be in flight at the server, of all tools and toolsets of this process; the
-        others wait, which counts as time of the call. A call that has become a task is none of them. Default:
-        any number.
-    :param failure_pause: For how many seconds the server is left alone after 5 of the last 10 calls failed because of
-        it: calls then fail at once, until one that is let through is answered. Each time that one fails, the pause is
-        twice as long, up to a minute. Default: 5 seconds. None for never.
-    :param negotiation: How the revision of the protocol is agreed on. `"handshake"` is for the revisions up to
-        2025-11-25 only, which some servers need for what they ask of their client. `"discover"` asks for newer
-        revisions first, and shakes hands if the server has none. `"auto"` is the same as `"discover"` over Streamable
-        HTTP; over SSE it shakes hands first, and asks for newer revisions only if the server refuses that.
-        Default: `"auto"`.
     """
 
     url: Any
@@ -433,7 +407,7 @@ class HttpServerInfo(BuiltInServerInfo):
             self._refuse("pass an OAuthConfig as `oauth_config`, not as `auth`")
         is_path = is_import_path(auth) and leads_to_a_module(str(auth))
         if auth is not None and auth != "oauth" and not is_path and not hasattr(auth, "async_auth_flow"):
-            # Without the value: in other packages, `auth` takes a bearer token.
+            # The message leaves out the value, because it may be a bearer token, which other packages take as `auth`.
             kind = "one of a package that is not there" if is_import_path(auth) else f"another {type(auth).__name__}"
             self._refuse(
                 "`auth` must be 'oauth', an httpx2.Auth, the import path 'package.module:name' of one or of a function "
@@ -478,7 +452,7 @@ class HttpServerInfo(BuiltInServerInfo):
         return self.token_provider is not None or self.headers_provider is not None
 
     def _resolved_url(self) -> str:
-        """Return the URL with the values of its variables. A ValueError says what is wrong with either."""
+        """Return the URL with the values of its variables; raise a ValueError if either is invalid."""
         url = secret_text(self.url).strip()
         if not is_url(url):
             msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(self.url)}"
@@ -486,7 +460,7 @@ class HttpServerInfo(BuiltInServerInfo):
         return url
 
     def _resolved_headers(self) -> dict[str, str]:
-        """Return the headers and the token with the values of Secrets. A ValueError says what cannot be sent."""
+        """Return the headers, with the token and the values of Secrets; raise a ValueError if one cannot be sent."""
         headers = resolve_secrets(self.headers)
         if self._token_source is None and not _has_authorization(headers):
             token = value_of(self.token, "token") if isinstance(self.token, Secret) else self.token
@@ -609,11 +583,11 @@ class SSEServerInfo(HttpServerInfo, _BeforeToken):
     )
     ```
 
-    It opens a session with the handshake first (`negotiation`). An answer that is too large ends the session.
+    An answer that is too large ends the session.
 
     :param url: Full URL of the MCP server (including /sse endpoint).
     :param base_url: Base URL of the MCP server (deprecated, use url instead).
-    :param token: This and all further parameters are those of `HttpServerInfo`.
+    :param token: This and all further parameters are documented by `HttpServerInfo`.
     """
 
     _transport_name = "sse"
@@ -676,8 +650,8 @@ class StreamableHttpServerInfo(HttpServerInfo):
 
     :param url: Full URL of the MCP server (streamable HTTP endpoint).
     :param sse_fallback: Whether to try SSE if the server refuses Streamable HTTP with status 400, 404 or 405, as
-        servers of the revision 2024-11-05 do. Default: False. A server info made from a URL alone has it.
-    :param token: This and all other parameters are those of `HttpServerInfo`.
+        servers of the revision 2024-11-05 do. Default: False; True in a server info made from a URL alone.
+    :param token: This and all other parameters are documented by `HttpServerInfo`.
     """
 
     _transport_name = "streamable-http"

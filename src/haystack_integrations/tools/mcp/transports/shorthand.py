@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Whatever says how to reach a server, as a server info: a URL, a command line, a script, a server object, an entry.
+Makes server infos from a URL, a command line, a script, a server object, or an entry of a configuration file.
 
-An entry of `mcpServers`, as MCP clients write it in their configuration files:
+The keys of an entry of `mcpServers`, as MCP clients write it in their configuration files:
 
 .. code-block:: text
 
-    what is read as the server info    command, args, env, cwd; url, headers, auth; type; and their aliases
-    what says about its tools          disabled, enabled, timeout, disabledTools, enabledTools, …: `EntrySettings`
-    what only other clients can do     autoApprove, alwaysAllow, icon, …: passed over with a warning
-    what is almost one of these        an error that names the closest key, because it may be a typo
+    for the server info              command, args, env, cwd; url, headers, auth; type; and their aliases
+    for its tools                    disabled, enabled, timeout, disabledTools, enabledTools, …: `EntrySettings`
+    for features of other clients    autoApprove, alwaysAllow, icon, …: skipped with a warning
+    similar to one of the above      an error that names the closest key, because it may be a typo
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.transports.server_infos import (
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# By the names that other clients have for a key: Gemini CLI, Windsurf, Cherry Studio, Warp, OpenCode and others.
+# Keys by their names in other clients: Gemini CLI, Windsurf, Cherry Studio, Warp, OpenCode and others.
 _ALIASES = {
     "httpUrl": "url",
     "serverUrl": "url",
@@ -84,7 +84,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "required": _SWITCH,
 }
 _ONLY_WITH = {"command": ("args", "env", "cwd", "envFile"), "url": ("headers", "auth")}
-# Ours: what a toolset takes, under the names of its parameters.
+# Keys of this package: parameters of a toolset.
 _TOOLSET_KEYS = (
     "required",
     "tool_name_prefix",
@@ -98,25 +98,25 @@ _TOOLSET_KEYS = (
 )
 _KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
 
-# What looks like a misspelled key, but is one of Claude Code and Gemini CLI.
+# A key of Claude Code and Gemini CLI that looks like a misspelled one.
 _NO_TYPOS = frozenset({"oauth"})
 
-# By how many letters a misspelled key is longer or shorter at most. Others are keys of other clients.
+# How many letters longer or shorter than the right key a misspelled key can be. Others are keys of other clients.
 _MOST_LETTERS = 2
 
 _ENTRY_CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and `type`"
 
-# In larger numbers than this, a `timeout` is in milliseconds, as in the files of Gemini CLI and others; Cline's is in
-# seconds. A call of more than an hour is not what anybody means.
+# A larger `timeout` is taken for milliseconds, as in the files of Gemini CLI and others; Cline's is in seconds. A call
+# of more than an hour is unlikely.
 _LONGEST_IN_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
 class EntrySettings:
     """
-    What an entry says beyond how to reach the server.
+    The settings of an entry that are not about how to reach the server.
 
-    :param disabled: Whether the server is not to be used, or is part of its client.
+    :param disabled: Whether the server is switched off, or is part of the client that wrote the entry.
     :param only_tools: The tools to load; None for all.
     :param not_tools: The tools to leave out.
     :param parameters: Parameters of the toolset by their names.
@@ -142,9 +142,9 @@ def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
     Make the server info of an entry.
 
     :param entry: The entry.
-    :param where: Where it stands, for messages.
+    :param where: The place of the entry, for messages.
     :returns: The server info, with variables as Secrets.
-    :raises ValueError: If the entry has an unknown key, lacks one, or has one of the wrong type.
+    :raises ValueError: If a key is misspelled, missing or of the wrong type.
     """
     with _at(where):
         known = _read(entry)
@@ -160,17 +160,17 @@ def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
 
 def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
     """
-    Read what an entry says beyond how to reach the server.
+    Read the settings of an entry that are not about how to reach the server.
 
     :param entry: The entry.
-    :param where: Where it stands, for messages.
-    :returns: The settings. Of an entry that is disabled, nothing else is looked at.
-    :raises ValueError: If one is of the wrong type.
+    :param where: The place of the entry, for messages.
+    :returns: The settings. If the entry is disabled, the others are not read.
+    :raises ValueError: If a setting is of the wrong type.
     """
     with _at(where):
         _check_object(entry)
         is_off = entry.get("disabled") is True or entry.get("enabled") is False or entry.get("isActive") is False
-        # Of an extension of Zed, there are only settings; another server is part of Cherry Studio.
+        # An entry of a Zed extension has only settings; the type `inMemory` means a server inside Cherry Studio.
         is_of_client = "settings" in entry and ENTRY_MARKS.isdisjoint(entry)
         if is_off or is_of_client or entry.get("type") == "inMemory":
             return EntrySettings(disabled=True, only_tools=None, not_tools=[], parameters={})
@@ -193,7 +193,7 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
 
 def foreign_keys(entry: Mapping[str, Any]) -> list[str]:
     """
-    Name the keys of an entry that mean nothing here.
+    Return the keys of an entry that have no meaning in this package.
 
     :param entry: The entry.
     :returns: The keys.
@@ -227,7 +227,7 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
         name, value = _ALIASES.get(key, key), _as_in_json(given)
         if key not in {*_KNOWN_KEYS, *_NO_TYPOS} and (meant := _meant_by(_folded(str(key)))):
             _refuse_entry(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {', '.join(_KEYS)}.")
-        # Some clients write all keys, and leave those empty that they do not use.
+        # Some clients write all keys, and leave unused ones empty.
         if _is_foreign(key, value) or value in (None, ""):
             continue
         kind, what = _KEYS.get(name, (object, ""))
@@ -256,7 +256,7 @@ def _folded(name: str) -> str:
 
 def _meant_by(key: str) -> str | None:
     """
-    Find the key of which another is a misspelling: by letters in the wrong order, or by one or two of them.
+    Find the known key of which a key is a misspelling: letters in the wrong order, or one or two wrong letters.
     """
     known = {_folded(each): each for each in reversed(_KNOWN_KEYS)}
     close = [each for each in known if sorted(each) == sorted(key)] or difflib.get_close_matches(key, known, 1, 0.8)
@@ -287,7 +287,7 @@ def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
 
 def is_sse_url(url: str) -> bool:
     """
-    Return whether a URL is that of an SSE endpoint, by its name.
+    Return whether a URL looks like an SSE endpoint.
 
     :param url: The URL.
     :returns: Whether its path ends in `/sse`.
@@ -345,13 +345,13 @@ _CHOICES = (
     "makes toolsets of a configuration file"
 )
 
-# What a script is run with, by its ending.
+# The program that runs a script, by the script's suffix.
 _INTERPRETERS = {".py": sys.executable, ".js": "node", ".mjs": "node", ".cjs": "node"}
 
 
 def server_info_from(target: Any) -> MCPServerInfo:
     """
-    Make a server info of whatever says how to reach a server.
+    Make a server info from a short form: a URL, a command line, a script, a server object or an entry.
 
     ```python
     from haystack_integrations.tools.mcp import server_info_from
@@ -362,27 +362,27 @@ def server_info_from(target: Any) -> MCPServerInfo:
     server_info_from({"command": "npx", "args": ["-y", "@modelcontextprotocol/server-everything"]})
     ```
 
-    `MCPTool` and `MCPToolset` take the same as `server_info`. Variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}`)
-    in URLs, command lines and dictionaries are kept as Secrets, and resolved when a session is opened.
+    `MCPTool` and `MCPToolset` take the same values as `server_info`. Variables (`${NAME}`, `${NAME:-default}`,
+    `${env:NAME}`) in URLs, command lines and dictionaries are kept as Secrets, and resolved when a session is opened.
 
     :param target: One of
 
         * a URL, as a string or an `AnyUrl` of pydantic. Streamable HTTP is tried first, and SSE if the server refuses
-          it with status 400, 404 or 405; a URL that ends in `/sse` is one of SSE;
+          it with status 400, 404 or 405; a URL that ends in `/sse` means SSE;
         * a list: a command and its arguments;
-        * the path of a script, which exists: `.py` is run with this Python, `.js`, `.mjs` and `.cjs` with `node`;
+        * the path of an existing script: `.py` is run with this Python, `.js`, `.mjs` and `.cjs` with `node`;
         * a server object: `MCPServer` or `Server` of the MCP SDK, or a FastMCP server;
-        * a dictionary, as one entry of `mcpServers`;
+        * a dictionary: one entry of `mcpServers`;
         * a server info, which is returned as it is.
     :returns: The server info.
-    :raises ValueError: If it is something else. The message names the choices.
+    :raises ValueError: If `target` is something else. The message names the choices.
     """
     if isinstance(target, MCPServerInfo):
         return target
     if isinstance(target, (str, os.PathLike)) and target:
         return _from_text(os.fspath(target))
     if any(f"{base.__module__}.{base.__name__}" == "pydantic.networks.AnyUrl" for base in type(target).__mro__):
-        return _from_text(str(target))  # by name, so that pydantic need not be imported
+        return _from_text(str(target))  # compared by name, to avoid importing pydantic
     if isinstance(target, (list, tuple)) and target:
         return _from_command_line(list(target))
     if isinstance(target, Mapping):
@@ -430,8 +430,8 @@ def _from_entry(entry: Mapping[Any, Any]) -> MCPServerInfo:
 
 
 def _is_server(target: Any) -> bool:
-    # By name, because importing the SDK takes half a second. A server that wraps another, as the first FastMCP does,
-    # has the SDK's own inside.
+    # Compared by name, because importing the SDK takes half a second. A server that wraps the SDK's, as the first
+    # FastMCP does, has it as an attribute.
     names = {f"{base.__module__}.{base.__name__}" for base in type(target).__mro__}
     is_known = any(
         name.startswith(("mcp.server.", "fastmcp.")) and name.rpartition(".")[2] in ("FastMCP", "MCPServer", "Server")

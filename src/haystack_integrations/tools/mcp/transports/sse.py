@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.transports.refusals import (
 
 class SseTransport(HttpTransport):
     """
-    Carries messages to and from one server. Its URL is that of the event stream, until that names the one for messages.
+    Carries messages to and from one server. Its URL is first that of the event stream, which then names the endpoint.
     """
 
     async def open(self) -> None:
@@ -45,7 +45,7 @@ class SseTransport(HttpTransport):
         Open the event stream, and wait until the server names the endpoint for messages.
 
         :raises RefusedError: If there is no event stream.
-        :raises ConnectionError: If the server names no endpoint, or one that must not be used.
+        :raises ConnectionError: If the server names no endpoint, or a forbidden one.
         """
         await self._sender.open()
         try:
@@ -84,15 +84,15 @@ class SseTransport(HttpTransport):
             reason = too_large(self._sender.max_message_size)
         except httpx2.HTTPError as error:
             reason = f"the event stream was cut ({type(error).__name__})"
-        except ConnectionError as error:  # the endpoint must not be used
+        except ConnectionError as error:  # the endpoint is forbidden
             failure = str(error)
         if not endpoint.done():
             endpoint.set_exception(ConnectionError(reason or failure))
         self.channel.ended(reason)
 
     async def _post(self, content: bytes, exchange: Exchange) -> None:
-        """Post a request. It is settled by what comes over the event stream, or because it could not be posted."""
-        # The answer to a request that was not taken will not come, and the session is in doubt.
+        """Post a request. It is settled by a message on the event stream, or here if it could not be posted."""
+        # A request that was not accepted will not be answered, and the session is in doubt.
         try:
             response = await self._sender.send("POST", self._url, self._post_headers, content, exchange=exchange)
             await self._sender.read(response)

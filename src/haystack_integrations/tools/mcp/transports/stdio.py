@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that are started as child processes: the process, its pipes, its children, its standard error, and the client.
+Servers as child processes: the process, its pipes, its own children, its standard error, and the client.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _stdlib_logger = stdlib_logging.getLogger(__name__)
 _LINES = 50
 _LINE_LENGTH = 500
 
-# What an error message quotes, in characters: as much as has the error of Node before its stack.
+# How many characters an error message quotes: enough for the error that Node prints before its stack.
 _TEXT_LENGTH = 1000
 
-# How much of a line is kept: more than is shown, because redaction and the removal of white space make lines shorter.
+# How many characters of a line are kept: more than are shown, because redaction and cleaning make lines shorter.
 _KEPT_LENGTH = 4 * _LINE_LENGTH
 
-# Sequences of ECMA-48 that set colours, titles and links or move the cursor, also where the line cuts one off.
+# Sequences of ECMA-48 that set colours, titles and links or move the cursor, even if the line ends within one.
 _ESCAPE_SEQUENCE = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|$)"
     r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\|$)"
@@ -65,8 +65,8 @@ class StderrTail:
     Keeps the last lines of a server's standard error, which error messages quote.
 
     The secrets of the server, and well-known tokens, are redacted. Lines are cut after 500 characters. A carriage
-    return, as in a progress bar, ends a line, too. Escape sequences and control characters are removed: they would
-    reach a terminal through messages and logs.
+    return, as in a progress bar, also ends a line. Escape sequences and control characters are removed, because they
+    would reach a terminal through messages and logs.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -75,7 +75,7 @@ class StderrTail:
 
         :param secrets: Values to redact.
         """
-        # As they show: a value of several lines is printed as several lines.
+        # In their printed form: a secret of several lines appears as several lines.
         self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
         self._lines: deque[str] = deque(maxlen=_LINES)
         self._unfinished = ""
@@ -96,7 +96,7 @@ class StderrTail:
 
     def text(self) -> str:
         """
-        Quote the last lines, and before them the last that has "error:", if it is further up.
+        Quote the last lines, preceded by the last line with "error:" if that is further up.
 
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
@@ -105,17 +105,17 @@ class StderrTail:
         text = " | ".join(lines)
         if len(text) <= _TEXT_LENGTH:
             return text
-        # Programs in Go say what is wrong before how they are used, and those in JavaScript before where it was raised.
+        # Programs in Go print the error before their usage, and programs in JavaScript print it before the stack.
         error = next((line for line in reversed(lines) if "error:" in line.lower()), "")
         if error in text[1 - _TEXT_LENGTH :]:
             return f"…{text[1 - _TEXT_LENGTH :]}"
         return f"{error} | …{text[len(error) + 4 - _TEXT_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
-        # The sequences first, because one within a secret would hide it.
+        # Escape sequences are removed first, because one within a secret would hide it.
         line = _printable(line)
         if not is_whole:
-            # It may end in the first part of a secret, which a search for the whole does not find.
+            # The line may end with the first part of a secret, which a search for the whole secret does not find.
             line = line[: len(line) - max((_overlap(line, secret) for secret in self._redactor.forms), default=0)]
         return self._redactor.text(line).rstrip()[:_LINE_LENGTH]
 
@@ -131,37 +131,37 @@ def _overlap(line: str, secret: str) -> int:
 
 
 # How long a server and its children may take to exit, in seconds: after the end of its input, and again after SIGTERM.
-# As long as the SDK allows.
+# The SDK has the same limit.
 _GRACE = 2.0
 
 _POLL_INTERVAL = 0.02
 
-# What is read at once, in bytes: as much as a pipe of Linux holds.
+# How many bytes are read at once: the capacity of a pipe on Linux.
 _CHUNK = 65_536
 
-# How often the pipes are read once the process has exited. They hold up to 1 MiB of it; a child that keeps them open
-# may write more.
+# How often the pipes are read once the process has exited. They hold up to 1 MiB; a child that keeps them open may go
+# on writing.
 _LAST_READS = 16
 
-# What brings the commands of most published servers; each stands behind another sentence.
+# How to install the commands of most published servers, as a further sentence of a message.
 _ORIGINS = {
     "uvx": " It comes with uv: `pip install uv` installs it.",
     "npx": " It comes with Node.js.",
 }
 
-# Process groups that servers left behind, and that were sent SIGTERM.
+# Process groups that servers left behind, and that have been sent SIGTERM.
 _terminating: set[int] = set()
 
 
 class StdioTransport(Transport):
     """
-    A server process and the lines that it reads and writes, from its start until its children are gone, too.
+    A server process and the lines that it reads and writes, from its start until its own children are gone.
 
-    It belongs to the event loop it was started in. Requests are written in the task of the caller, and lines are read
-    in the callbacks of the pipe. States: new -> running -> output over (nothing more is read: the process exited, it
-    closed its output, or it did not take a whole message) -> closed.
+    It belongs to the event loop in which it was started. Requests are written in the task of the caller, and lines are
+    read in callbacks of the pipes. States: new -> running -> output over (nothing more is read, because the process
+    exited, closed its output, or did not accept a whole message) -> closed.
 
-    The subprocess functions of the event loops do not do: a start that is cancelled midway loses the process, uvloop
+    The event loops' own subprocess functions are not used: a start that is cancelled midway loses the process, uvloop
     passes copies of the pipes to the process, so that it does not notice when they are closed, and asyncio needs a
     thread for each process.
     """
@@ -182,10 +182,10 @@ class StdioTransport(Transport):
 
         :param command: The command.
         :param args: Its arguments.
-        :param env: Its environment, all of it.
+        :param env: Its whole environment.
         :param cwd: Its working directory.
-        :param secrets: What is redacted in its standard error.
-        :param redact: Removes the secrets of calls, too, from what is logged of it.
+        :param secrets: The values to redact in its standard error.
+        :param redact: Removes secrets, including those of calls, from logs of its standard error.
         :param max_message_size: How many bytes a line of its output may have.
         """
         self._redact = redact
@@ -195,7 +195,7 @@ class StdioTransport(Transport):
         self.stderr: StderrTail = StderrTail(secrets)
         self._output_is_over = False
         self._max_message_size = max_message_size
-        # What has been read of a line that is not complete.
+        # The pieces of an incomplete line.
         self._unfinished: list[bytes] = []
         self._has_warned = False
         # The Popen and its pipes, once it is started.
@@ -207,13 +207,13 @@ class StdioTransport(Transport):
         self._pid_fd: int | None = None
         self._poll_timer: asyncio.TimerHandle | None = None
         self._exited = asyncio.Event()
-        # The rest of the message that is being written. There is none when the event is set.
+        # The rest of the message that is being written. It is empty when the event is set.
         self._unwritten = memoryview(b"")
         self._writable = asyncio.Event()
 
     def _describe(self) -> str:
         """
-        Name the process in log messages, without its arguments, which may contain secrets.
+        Describe the process for log messages, without its arguments, which may contain secrets.
 
         :returns: A noun phrase.
         """
@@ -222,7 +222,7 @@ class StdioTransport(Transport):
 
     async def open(self) -> None:
         """
-        Start the process, as the leader of a session and a process group of its own.
+        Start the process as the leader of a new session and process group.
 
         :raises OSError: If it cannot be started.
         """
@@ -261,7 +261,7 @@ class StdioTransport(Transport):
             loop = asyncio.get_running_loop()
             try:
                 self._pid_fd = os.pidfd_open(self._process.pid)
-            except (AttributeError, OSError):  # another system than Linux, an old kernel
+            except (AttributeError, OSError):  # another system than Linux, or an old kernel
                 self._poll_timer = loop.call_later(_POLL_INTERVAL, self._watch)
             else:
                 loop.add_reader(self._pid_fd, self._watch)
@@ -276,7 +276,7 @@ class StdioTransport(Transport):
 
     def _read_the_rest(self) -> None:
         """
-        Read what the process wrote before its end. Without waiting: children may keep the pipes open.
+        Read what the process wrote before its end, without waiting, because children may keep the pipes open.
         """
         for pipe in (self._stderr, self._stdout):
             for _ in range(_LAST_READS):
@@ -286,7 +286,7 @@ class StdioTransport(Transport):
 
     def _read(self, pipe: Any) -> bool:
         """
-        Read a pipe once, and close it at its end. Return whether there was something.
+        Read a pipe once, and close it at its end. Return whether it had data.
         """
         if pipe.closed:
             return False
@@ -311,9 +311,9 @@ class StdioTransport(Transport):
             self._output_is_over = True
             last_line = b"".join(self._unfinished)
             for message in read_messages(last_line) if len(last_line) <= self._max_message_size else ():
-                if isinstance(message, dict):  # what is cut off is no answer
+                if isinstance(message, dict):  # not a truncated answer
                     self.channel.received(message)
-            self._writable.set()  # what is not written yet would not be answered
+            self._writable.set()  # wakes the waiting writers, whose messages would not be answered
             self.channel.ended(None)
 
     async def carry(self, content: bytes, exchange: Exchange) -> None:
@@ -326,7 +326,7 @@ class StdioTransport(Transport):
         try:
             await self.send(content)
         except BrokenPipeError:  # nothing of it was written
-            # A process that lives may still answer what it has read, but takes nothing more.
+            # A live process may still answer the requests that it has read, but accepts no more.
             if not self.channel.has_ended and await self.exit_code() is None:
                 self.channel.drained("the server process closed its input")
             exchange.lose()
@@ -337,15 +337,16 @@ class StdioTransport(Transport):
         """
         Write a message, once the process has read most of the earlier ones.
 
-        Whoever is cancelled before that has written nothing. Once the first byte can have left, nothing is awaited.
+        A caller that is cancelled before that has written nothing. Once the first byte can have left, nothing is
+        awaited.
 
         :param content: The message as JSON.
-        :raises BrokenPipeError: If the process takes no more messages. Nothing of this one was written.
+        :raises BrokenPipeError: If the process accepts no more messages. Nothing of this one was written.
         """
         data = content + b"\n"
-        while not self._writable.is_set():  # of those who waited, another may have been first
+        while not self._writable.is_set():  # another waiting writer may have been first
             await self._writable.wait()
-        if self.channel.has_ended or self._stdin.closed:  # what waited to be written is said not to have run
+        if self.channel.has_ended or self._stdin.closed:  # the waiting requests were reported as not run
             raise BrokenPipeError
         try:
             written = os.write(self._stdin.fileno(), data)
@@ -364,7 +365,7 @@ class StdioTransport(Transport):
             written = os.write(self._stdin.fileno(), self._unwritten)
         except BlockingIOError:
             return
-        except OSError:  # the process did not take a whole message, so it will not answer it
+        except OSError:  # the process did not accept the whole message, so it will not answer it
             _close(self._stdin)
             self._read_the_rest()
             return
@@ -376,7 +377,7 @@ class StdioTransport(Transport):
     @property
     def has_closed_output(self) -> bool:
         """
-        Whether its standard output was closed.
+        Whether the process has closed its standard output.
         """
         return self._stdout is not None and self._stdout.closed
 
@@ -398,7 +399,7 @@ class StdioTransport(Transport):
 
     async def close(self) -> None:
         """
-        End the process: close its input; if it stays, send SIGTERM, then SIGKILL. And end the children that it left.
+        End the process: close its input; if it stays, send SIGTERM, then SIGKILL. Also end the children that it left.
 
         The order is the protocol's: https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#shutdown
         """
@@ -453,7 +454,7 @@ class StdioTransport(Transport):
                 self._report()
         if rest:
             self._unfinished.append(rest)
-            if sum(map(len, self._unfinished)) > 2 * self._max_message_size:  # it may never end
+            if sum(map(len, self._unfinished)) > 2 * self._max_message_size:  # the line may never end
                 line = b"".join(self._unfinished)[: self._max_message_size + 1]
                 self._unfinished = [line]
                 self._take_oversized(line)
@@ -517,7 +518,7 @@ async def end_leftovers() -> None:
 
 AsyncExecutor.before_shutdown.append(end_leftovers)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_terminating.clear)  # they belong to the parent
+    os.register_at_fork(after_in_child=_terminating.clear)  # the groups belong to the parent
 
 
 class StdioClient(WireClient):
@@ -552,12 +553,12 @@ class StdioClient(WireClient):
         :param max_delay: Longest delay between attempts in seconds.
         """
         super().__init__(max_retries, base_delay, max_delay)
-        # With the values of their variables once `connect` is called.
+        # Their variables are replaced by their values when `connect` is called.
         self.command: str = shown(command)
         self.args: list[str] = list(map(shown, args or []))
         self.env = env
         self.cwd: str | None = None
-        # The variables from `env`, with the values that Secrets had.
+        # The variables from `env`, with the values of Secrets.
         self._given: dict[str, str] = {}
         self._transport: StdioTransport | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
@@ -583,7 +584,7 @@ class StdioClient(WireClient):
         self._given = resolve_secrets(self.env)
         command = check_command(self.command, self.env, info.inherit_env)
         env = {**inherited_environment(info.inherit_env), **self._given}
-        if sys.platform == "win32":  # ending all that a server started takes job objects there, which the SDK has
+        if sys.platform == "win32":  # the SDK has job objects, which end all processes that a server started
             return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
         self._transport = StdioTransport(
             command,
@@ -598,7 +599,7 @@ class StdioClient(WireClient):
 
     def kill(self) -> None:
         """
-        End the server process and all it started at once.
+        Kill the server process and all processes that it started.
         """
         if self._transport is not None:
             self._transport.end_children(at_once=True)
@@ -627,7 +628,7 @@ class StdioClient(WireClient):
 
     async def _advice(self) -> str | None:
         if not self.life.loss or (self._transport is not None and self._transport.stderr.text()):
-            return None  # its standard error says it
+            return None  # its standard error explains the end
         if self._transport is not None and await self._transport.exit_code(timeout=0) == 0:
             return (
                 "A program that ends in silence has done all that it was to do: does it run a server, as "
@@ -644,7 +645,7 @@ class StdioClient(WireClient):
         text = self._transport.stderr.text()
         if text:
             return f" (its stderr says: {text})"
-        # All that there is to go by if a server ends without a word.
+        # The only clues if a server ends without any output.
         given = f", with {', '.join(sorted(self._given))} from `env`" if self._given else ""
         return f" (it wrote nothing to stderr; it was started as `{self._server_info._command_line()}`{given})"
 

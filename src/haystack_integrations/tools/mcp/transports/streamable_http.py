@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The Streamable HTTP transport: each message is a POST, and the answer to a request comes in its response.
+The Streamable HTTP transport: each message is a POST, and its response carries the answer to a request.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
@@ -50,23 +50,23 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # Ending a session is worth a short DELETE request, but not a wait for a server that is gone.
 _DELETE_TIMEOUT = 2.0
 
-# The pause before a stream is opened again, in seconds: if the server names none, and at least.
+# The pause before a stream is reopened, in seconds: the default, and the shortest that a server can ask for.
 _PAUSE = 1.0
 _SHORTEST_PAUSE = 0.1
 
-# How often in a row the stream of an answer may be opened in vain.
+# How often in a row the stream of an answer may be reopened without any event.
 _MAX_TRIES = 2
 
-# How often in a row the stream of a session may fail, after how many seconds it has not, and how often the pause is
-# doubled: a proxy may be away for minutes.
+# How often in a row the stream of a session may fail, how many seconds it must last not to count as a failure, and how
+# often the pause is doubled: a proxy may be away for minutes.
 _MAX_FAILURES = 10
 _GOOD_AFTER = 10.0
 _MOST_DOUBLINGS = 5
 
-# After how many seconds the end of a stream says nothing of the server: gateways end those that take long.
+# After how many seconds the end of a stream does not show that the server failed: gateways end long streams.
 _CUT_AFTER = 5.0
 
-# How long an event stream may go on after the answer, in seconds. If it ends, its connection can be used again.
+# How long an event stream may go on after the answer, in seconds. If it ends by itself, its connection can be reused.
 _LEFTOVER_TIMEOUT = 1.0
 
 # How long to wait until the server has opened the stream of a session, in seconds. Some send no headers before the
@@ -80,12 +80,12 @@ _NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
 @dataclass
 class _Cursor:
     """
-    From where a stream can be resumed, and after how many seconds.
+    The event after which a stream can be resumed, and the pause before that, in seconds.
     """
 
     last_id: str = ""
     pause: float = _PAUSE
-    # Whether no message came, and not even a comment, which keeps a stream alive.
+    # Whether nothing came, not even a comment, which keeps a stream alive.
     is_silent: bool = True
 
 
@@ -100,23 +100,23 @@ class StreamableHttpTransport(HttpTransport):
         """
         Initialize the StreamableHttpTransport.
 
-        :param sender: Sends its requests. It is closed with this.
+        :param sender: Sends its requests. It is closed together with the transport.
         :param url: The URL.
         """
         super().__init__(sender, url)
         self._session_id: str | None = None
-        # The revision that was negotiated.
+        # The negotiated revision.
         self._version: str | None = None
-        # Whether the last request failed because of the server. So does every one of a session that crashed, or whose
-        # machine is gone.
+        # Whether the last request failed because of the server. If the session has crashed or its machine is gone, so
+        # does every request.
         self._has_failed = False
-        # Whether the server has answered what asks for its stream, if that was asked.
+        # Cleared while the server has not yet answered the request for its stream.
         self._is_answered = asyncio.Event()
         self._is_answered.set()
 
     async def open(self) -> None:
         """
-        Open it. Nothing is sent.
+        Open the transport. Nothing is sent.
         """
         await self._sender.open()
 
@@ -138,7 +138,7 @@ class StreamableHttpTransport(HttpTransport):
         return exchange.version in MODERN_PROTOCOL_VERSIONS
 
     async def _post(self, content: bytes, exchange: Exchange) -> None:
-        """Post a request, and read its response until the answer comes or none can come any more."""
+        """Post a request, and read its response until the answer comes or cannot come any more."""
         headers = self._headers(self._post_headers, exchange)
         try:
             response = await self._sender.send("POST", self._url, headers, content, exchange=exchange)
@@ -151,7 +151,7 @@ class StreamableHttpTransport(HttpTransport):
             self._sender.settle(exchange, error)
             if any(
                 isinstance(cause, ssl.SSLError) for cause in causes(error)
-            ):  # certificates are read for a session, and may be replaced since
+            ):  # certificates are read once for each session, and may have been replaced since
                 self.channel.drained(describe_failure(error))
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
@@ -170,7 +170,7 @@ class StreamableHttpTransport(HttpTransport):
         return headers
 
     async def _read_response(self, response: httpx2.Response, exchange: Exchange, *, has_session: bool) -> None:
-        """Settle a request by its response, which ends the session if that is in doubt."""
+        """Settle a request by its response. End the session if the response puts it in doubt."""
         failed_before, self._has_failed = self._has_failed, False
         is_success = response.status_code in SUCCESSES and response.status_code != ACCEPTED
         kind, reason = media_type(response), None
@@ -178,7 +178,7 @@ class StreamableHttpTransport(HttpTransport):
             self._session_id = response.headers.get(SESSION_HEADER)
         if is_success and kind.startswith("application/json"):
             self._has_failed = self._read_body(await self._sender.read(response), exchange)
-        elif is_success and kind == EVENT_STREAM:  # which closes itself when its connection can be used again
+        elif is_success and kind == EVENT_STREAM:  # its reader closes it once its connection can be reused
             self._has_failed = await self._read_events(response, exchange)
         else:
             body = await self._read_error(response)
@@ -189,7 +189,7 @@ class StreamableHttpTransport(HttpTransport):
             self.channel.drained(reason)
 
     async def _read_error(self, response: httpx2.Response) -> bytes:
-        """Read the body of an error, and nothing of another response. Close either."""
+        """Read the body if the response is an error. Close the response."""
         try:
             if response.is_error:
                 return await self._sender.read(response)
@@ -202,7 +202,7 @@ class StreamableHttpTransport(HttpTransport):
         """Read the answer, and return whether there is no message at all."""
         found = read_messages(body)
         for frame in found:
-            # Without an id, it is an error of the request whose body this is.
+            # An error without an id belongs to the request of this response.
             if not isinstance(frame, dict) or "method" in frame or frame["id"] in (None, exchange.id):
                 self.channel.received(frame, exchange)
         if not exchange.is_settled:
@@ -210,7 +210,7 @@ class StreamableHttpTransport(HttpTransport):
         return not found
 
     async def _read_events(self, response: httpx2.Response, exchange: Exchange) -> bool:
-        """Read the answer, and return whether the stream soon ended without any message."""
+        """Read the answer, and return whether the stream ended early without any message."""
         now, cursor = asyncio.get_running_loop().time, _Cursor()
         opened_at = now()
         reason = _CLOSED_EARLY
@@ -226,7 +226,7 @@ class StreamableHttpTransport(HttpTransport):
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
-        Open a stream again when it ends, until its exchange is settled, or two attempts in a row were in vain.
+        Reopen a stream when it ends, until its exchange is settled or two attempts in a row bring no event.
         """
         tries = 0
         while tries < _MAX_TRIES and not exchange.is_settled:
@@ -287,7 +287,7 @@ class StreamableHttpTransport(HttpTransport):
 
     def start_listening(self) -> None:
         """
-        Open the stream for what the server says by itself, if there is a session. A server need not have one.
+        Open the stream for unsolicited messages of the server, if there is a session. A server need not have a stream.
         """
         if self._session_id is not None:
             self._is_answered.clear()
@@ -295,7 +295,7 @@ class StreamableHttpTransport(HttpTransport):
 
     async def listening(self) -> None:
         """
-        Wait for the stream, for a short time at most: what a server says in a session without one is lost.
+        Wait for the stream, for a short time at most: messages that the server sends before it is open are lost.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_STREAM_TIMEOUT):
@@ -303,7 +303,7 @@ class StreamableHttpTransport(HttpTransport):
 
     async def _listen(self) -> None:
         """
-        Read the stream, and open it again whenever it ends, for as long as the server has one.
+        Read the stream, and reopen it whenever it ends, as long as the server offers one.
         """
         now, cursor, was_open, failures = asyncio.get_running_loop().time, _Cursor(), False, 0
         while failures <= _MAX_FAILURES:
@@ -317,19 +317,19 @@ class StreamableHttpTransport(HttpTransport):
                     if was_open and not cursor.last_id:
                         self.channel.missed()
                     was_open = True
-                    failures = min(failures, _MOST_DOUBLINGS)  # a server may end each one soon, to be asked again
+                    failures = min(failures, _MOST_DOUBLINGS)  # a server may end streams early on purpose
                     await self._read_stream(response, cursor)
                 elif not was_open:
-                    return  # it has none
+                    return  # the server has none
             except MCPAuthorizationError:
                 return
-            except Exception as error:  # nobody waits for this
+            except Exception as error:  # no caller waits for this task
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
             if now() - opened_at > _GOOD_AFTER:
                 failures = 0
             await asyncio.sleep(cursor.pause * 2 ** min(failures, _MOST_DOUBLINGS))
             failures += 1
-        logger.info("{host} gives its stream of changes no more; they are not heard of", host=self._url.host)
+        logger.info("The stream of changes of {host} cannot be reopened; no more changes arrive", host=self._url.host)
 
     async def _end_session(self) -> None:
         if self._session_id is None:
@@ -347,6 +347,6 @@ _PLAIN = re.compile(r"(?! )(?!=\?base64\?.*\?=$)[ -~]*(?<! )")
 
 def _encoded(value: str) -> str:
     """
-    Write a value as in a header of revision 2026-07-28.
+    Encode a value for a header of revision 2026-07-28.
     """
     return value if _PLAIN.fullmatch(value) else f"=?base64?{base64.b64encode(value.encode()).decode()}?="
