@@ -66,7 +66,7 @@ def test_tokens_without_a_storage_are_those_of_the_process(server: OAuthServer) 
 def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
     with pytest.raises(MCPAuthorizationError, match=r"Failed to log in at streamable HTTP server at .*: authorization"):
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
-    with pytest.raises(ValueError, match="uses no OAuth"):
+    with pytest.raises(ValueError, match="does not use OAuth"):
         login(StreamableHttpServerInfo(server.url))
     with pytest.raises(ValueError, match=r"such as StreamableHttpServerInfo\(url, auth='oauth'\), got str"):
         login(server.url)  # type: ignore[arg-type]
@@ -113,7 +113,7 @@ def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pyt
     assert logout(there) is True
     assert "did not revoke the tokens" in caplog.text
     assert not any(secret in caplog.text for secret in other.issued)
-    with pytest.raises(ValueError, match="uses no OAuth"):
+    with pytest.raises(ValueError, match="does not use OAuth"):
         logout(StreamableHttpServerInfo(server.url))
 
 

@@ -146,5 +146,5 @@ def test_a_server_that_is_down_and_not_required_gives_no_messages(use, prompter)
         use(there, arguments={"name": ""})
     assert refused.value.code == types.INVALID_PARAMS
     odd = raw_server("json", {"prompts/get": {"messages": "no list"}})
-    with pytest.raises(MCPConnectionError, match="no valid result"):
+    with pytest.raises(MCPConnectionError, match="not a valid result"):
         use(MCPPromptBuilder(odd, "greet", required=False))

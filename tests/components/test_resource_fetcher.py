@@ -119,7 +119,7 @@ def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_
 @rows(
     ("contents", "problem"),
     ([{"uri": "a://b", "text": "x" * 150_000}], "larger than `max_message_size`"),
-    ("no list", "no valid result"),
+    ("no list", "not a valid result"),
 )
 def test_a_resource_that_is_too_large_or_invalid_is_left_out_alone(use, caplog, contents, problem):
     server = raw_server("json", {"resources/read": {"contents": contents}}, max_message_size=100_000)

@@ -67,7 +67,7 @@ async def test_a_listing_that_is_refused_is_not_asked_for_again():
     {"resultType": "input_required"},
 )
 async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
-    says = r"`read_resource` of a server failed: .*answer is no valid result"
+    says = r"`read_resource` of a server failed: .*answer is not a valid result"
     with pytest.raises(MCPConnectionError, match=says) as raised:
         await ScriptedClient(lambda *_: result).read_resource("memo://a")
     assert "s3cr3t" not in str(raised.value)

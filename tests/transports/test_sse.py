@@ -82,7 +82,7 @@ def result(number: int) -> bytes:
     ("events", "message"),
     ((), "the event stream ended before the server named an endpoint for messages"),
     ((b"data: hello\n\n",), "the event stream ended before the server named an endpoint for messages"),
-    ((b"event: endpoint\ndata: http://[::1\n\n",), "the server names an endpoint for messages that is no URL"),
+    ((b"event: endpoint\ndata: http://[::1\n\n",), "the server names an endpoint for messages that is not a URL"),
     (
         (b"event: endpoint\ndata: https://evil.example.com:8443/\n\n",),
         "an endpoint for messages of another origin, https://evil.example.com:8443, which is refused because",
@@ -116,7 +116,7 @@ async def test_without_a_stream_there_is_no_connection(answer: Any, status: str 
     assert raised.value.status == status and says in str(raised.value)
     assert raised.value.is_unauthorized is isinstance(answer, MCPAuthorizationError)
     server.refusal = httpx2.Response(200, html="<html>")
-    with pytest.raises(ConnectionError, match=r"content of the type 'text/html.* is no event stream"):
+    with pytest.raises(ConnectionError, match=r"content of the type 'text/html.* is not an event stream"):
         async with server.connected():
             pytest.fail("it is connected")
 

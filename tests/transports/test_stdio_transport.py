@@ -185,7 +185,7 @@ write({"id": m["id"], "result": {}})
         async with served() as channel:
             assert await do(channel, code) == {}
             assert not channel.has_ended
-        assert caplog.text.count("no message") == 1
+        assert caplog.text.count("not a message") == 1
         assert f"`{sys.executable}`, process " in caplog.text
         assert "s3same" not in caplog.text
 

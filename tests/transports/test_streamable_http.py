@@ -145,9 +145,9 @@ class TestBodies:
     @rows(
         ("written", "says"),
         (response("202 Accepted", b"", ""), "the server answered a request with 202 Accepted"),
-        (response("204 No Content", b"", ""), "content of no type, which is no answer of MCP"),
+        (response("204 No Content", b"", ""), "content of no type, which is not an MCP answer"),
         (response("200 OK", b"<html>", "Text/HTML; charset=x"), "content of the type 'text/html; charset=x'"),
-        (response("200 OK", b""), "no valid JSON-RPC message"),
+        (response("200 OK", b""), "not a valid JSON-RPC message"),
         (response("200 OK", b'{"jsonrpc": "2.0", "id": 0, "result": {'), "could not be read as JSON"),
         (response("200 OK", b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
         (chunked(b"data: " + b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),

@@ -348,7 +348,7 @@ class Session:
             await opened
         except asyncio.CancelledError:
             # The session may have been opened at this very moment, and would have no user.
-            self._end("nobody waited for it any more")
+            self._end("its callers had stopped waiting")
             raise
 
     def _not_opened(self, reason: str) -> MCPConnectionError:

@@ -324,7 +324,7 @@ class Supervisor:
     async def _open_once(self) -> Session:
         now = asyncio.get_running_loop().time
         started = now()
-        # Who watches a server that could not be reached has seen none of its lists.
+        # After a failed attempt, its watchers have not seen any list of the server, so this one counts as a later one.
         is_first = not self.generation and self._attempted is None
         try:
             session = self._attempted = self._new_session()

@@ -604,7 +604,7 @@ class _TaskRun:
         try:
             return state, await client.task_result(self._request.tool_name, state.result or {})
         except (RuntimeError, ValidationError) as error:
-            text = f"the result of its task is no valid result: {describe_error(error)}"
+            text = f"the result of its task is not a valid result: {describe_error(error)}"
             raise self._error(MCPInvocationError, with_full_stop(text), outcome="answered") from None
 
     async def _cancel(self) -> None:

@@ -782,7 +782,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
             if message.get("result") is None:
                 reason = "it has neither a result nor an error"
             elif type(message["result"]) is not dict:
-                reason = "its result is no object"
+                reason = "its result is not an object"
         if type(request_id) is str:
             message["id"] = own_id(request_id)
         if reason is None:

@@ -44,7 +44,7 @@ _INBOUND: Final = "mcp.shared.inbound"
 _SECONDS_IN_LOOP: Final = 0.01
 _SECONDS_IN_THREAD: Final = 1.0
 
-# A model that takes an invalid result for a tool that did not run calls the tool again.
+# Messages say so, because a model that thinks that the tool did not run calls it again.
 _HAS_RUN: Final = ". The tool has run"
 
 
@@ -248,7 +248,7 @@ class ListedTools:
         """
         Store the output schemas of tools, in place of earlier ones. An empty schema is ignored, as it promises nothing.
 
-        :param tools: The tools. Of two with one name, the first counts.
+        :param tools: The tools. If two have the same name, the first counts.
         """
         for tool in reversed(tools):
             self.schemas[tool.name] = OutputSchema(tool.output_schema) if tool.output_schema else None

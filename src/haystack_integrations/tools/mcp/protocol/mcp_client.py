@@ -486,7 +486,7 @@ class MCPClient(ABC):
             elif len(pages) == _MAX_PAGES:
                 reason = f"it has more than {_MAX_PAGES:,} pages"
         logger.warning(
-            "The listing of the {things} of {server} does not end as it should: {reason}. What came before is used",
+            "The listing of the {things} of {server} does not end as it should: {reason}. Earlier pages are used",
             things=things,
             server=self._describe(),
             reason=reason,
@@ -540,7 +540,7 @@ class MCPClient(ABC):
         raise error from None  # the cause may quote the answer
 
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
-        self._fail(operation, f"the server's answer is no valid result: {reason}")
+        self._fail(operation, f"the server's answer is not a valid result: {reason}")
 
     async def _with_inputs(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
         async def read() -> ModelT:

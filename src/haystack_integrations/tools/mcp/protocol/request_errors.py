@@ -53,7 +53,7 @@ class RequestError(Exception):
 
     # The fate of the request.
     fate: ClassVar[Fate]
-    # What the body of an HTTP error says. It may quote the request, so it is for whoever made that.
+    # The text in the body of an HTTP error. It may quote the request, so only the caller of the request may see it.
     said: str = ""
 
     def __init__(self, reason: str, *, status: str | None = None) -> None:

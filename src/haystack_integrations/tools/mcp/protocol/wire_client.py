@@ -89,7 +89,7 @@ def client_info() -> dict[str, Any]:
 
 def _with_words(reason: str, error: RequestError) -> str:
     """
-    Add what the server says to the reason of a failure.
+    Add the text from the server to the reason of a failure.
     """
     return f"{reason}: {error.said}" if error.said else reason
 
@@ -249,7 +249,7 @@ class WireClient(MCPClient):
         if isinstance(error, RequestError) and error.status is not None:
             self._connect_status = error.status
             status = f"it answered with HTTP {error.status}"
-            if error.said and not error.status.startswith("401"):  # of which the advice says more
+            if error.said and not error.status.startswith("401"):  # the advice says more about a 401
                 status = f"{status}: {error.said}"
         reason = error.reason if isinstance(error, RequestError) else None
         what = status or self.life.loss or reason
@@ -466,7 +466,7 @@ class WireClient(MCPClient):
             self._note_error(error)
             return describe_error(error)
         if isinstance(error, ValidationError):
-            return f"the server's answer is no valid result: {describe_validation(error)}"
+            return f"the server's answer is not a valid result: {describe_validation(error)}"
         return None if isinstance(error, ValueError) else describe_error(error)
 
     # Calls.

@@ -45,8 +45,8 @@ _ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP end
 _SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
 
 _NO_HTTP = (
-    "{place} closes the connection without a valid HTTP answer: it is no HTTP server, speaks TLS (use https://), or "
-    "demands a client certificate (client_cert=)."
+    "{place} closes the connection without a valid HTTP answer: it is not an HTTP server, speaks TLS (use https://), "
+    "or demands a client certificate (client_cert=)."
 )
 # The meaning of a failure, by the first of these exceptions among its causes. The text of most exceptions is never
 # shown, because it may quote a header.

@@ -156,7 +156,7 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
         )
         raise ValueError(msg)
     if not isinstance(server_info, HttpServerInfo) or server_info._oauth is None:
-        msg = f"{server_info.describe()} uses no OAuth: give its server info an `oauth_config`, or auth='oauth'"
+        msg = f"{server_info.describe()} does not use OAuth: give its server info an `oauth_config`, or auth='oauth'"
         raise ValueError(msg)
     url = server_info._resolved_url()
     check_host(url)

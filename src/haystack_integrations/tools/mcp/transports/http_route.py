@@ -252,7 +252,7 @@ class _EnvironmentTransport(httpx2.AsyncBaseTransport):
         try:
             check_proxy_url(proxy)
             return PinnedTransport(proxy=httpx2.Proxy(proxy), **self._arguments)
-        except (ValueError, ImportError) as error:  # such as GNOME's `socks://`, or a missing package for SOCKS
+        except (ValueError, ImportError) as error:  # e.g. GNOME's `socks://`, or a missing package for SOCKS
             msg = f"the proxy that the environment names cannot be used: {error}"
             raise httpx2.ConnectError(msg) from error
 

@@ -164,7 +164,7 @@ def _settle_unanswered(response: httpx2.Response, exchange: Exchange) -> str:
         exchange.settle(RefusedError(reason, is_final=True))
     else:
         content = describe_content(response)
-        reason = f"the server answered a request with {status_of(response)} and {content}, which is no answer of MCP"
+        reason = f"the server answered a request with {status_of(response)} and {content}, which is not an MCP answer"
         exchange.settle(NoAnswerError(reason))
     return reason
 

@@ -89,7 +89,7 @@ class StreamsTransport(Transport):
             self.channel.heard()
             if isinstance(item, Exception):
                 log = logger.debug if has_warned else logger.warning
-                log("An MCP server wrote something that is no message; it was ignored")
+                log("An MCP server wrote something that is not a message; it was ignored")
                 has_warned = True
                 continue
             for message in read_messages(item.message.model_dump_json(by_alias=True, exclude_unset=True)):

@@ -455,7 +455,7 @@ class HttpServerInfo(BuiltInServerInfo):
         """Return the URL with the values of its variables; raise a ValueError if either is invalid."""
         url = secret_text(self.url).strip()
         if not is_url(url):
-            msg = f"with the values of its variables, `url` is no URL like https://host/path: {shown(self.url)}"
+            msg = f"with the values of its variables, `url` is not a URL like https://host/path: {shown(self.url)}"
             raise ValueError(msg)
         return url
 

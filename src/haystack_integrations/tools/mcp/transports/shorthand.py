@@ -242,7 +242,7 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _as_in_json(value: Any) -> Any:
-    # In Python, entries have what JSON has not, such as those of langchain-mcp-adapters.
+    # Entries written in Python may have types that JSON lacks, such as those for langchain-mcp-adapters.
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, tuple | list):
@@ -423,7 +423,7 @@ def _from_entry(entry: Mapping[Any, Any]) -> MCPServerInfo:
         raise ValueError(msg)
     settings = settings_of(entry, where)
     if settings.disabled or settings.only_tools is not None or settings.not_tools or settings.parameters:
-        msg = f"{where}: a dictionary says how to reach the server. What it says about the tools are parameters of "
+        msg = f"{where}: a dictionary says how to reach the server. Its settings of tools are parameters of "
         msg += "MCPToolset; load_mcp_toolsets({'mcpServers': {...}}) reads both"
         raise ValueError(msg)
     return server_info_of(entry, where)

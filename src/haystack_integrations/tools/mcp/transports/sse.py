@@ -62,7 +62,8 @@ class SseTransport(HttpTransport):
 
     def _refusal(self, response: httpx2.Response) -> Exception:
         if response.is_success:
-            return ConnectionError(f"the server answered with {describe_content(response)}, which is no event stream")
+            content = describe_content(response)
+            return ConnectionError(f"the server answered with {content}, which is not an event stream")
         wait = retry_after(response)
         if wait is not None:
             self._sender.life.throttle.until = time.monotonic() + wait
@@ -110,7 +111,7 @@ def _endpoint(named: str, url: httpx2.URL) -> httpx2.URL:
     try:
         endpoint = url.join(named.strip())
     except httpx2.InvalidURL:
-        msg = "the server names an endpoint for messages that is no URL"
+        msg = "the server names an endpoint for messages that is not a URL"
         raise ConnectionError(msg) from None
     if _origin(endpoint) != _origin(url):
         scheme, host, port = _origin(endpoint)

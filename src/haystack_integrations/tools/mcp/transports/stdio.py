@@ -473,7 +473,7 @@ class StdioTransport(Transport):
         log = logger.debug if self._has_warned else logger.warning
         self._has_warned = True
         log(
-            "The MCP server {server} wrote a line to its standard output that is no message; it was ignored. "
+            "The MCP server {server} wrote a line to its standard output that is not a message; it was ignored. "
             "Logs belong on standard error. Other such lines are logged at debug level.",
             server=self._describe(),
         )

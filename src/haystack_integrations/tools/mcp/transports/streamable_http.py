@@ -74,7 +74,7 @@ _LEFTOVER_TIMEOUT = 1.0
 _STREAM_TIMEOUT = 0.5
 
 _CLOSED_EARLY = "the server closed the response before the answer came"
-_NO_MESSAGE = "the server's answer is no valid JSON-RPC message"
+_NO_MESSAGE = "the server's answer is not a valid JSON-RPC message"
 
 
 @dataclass
