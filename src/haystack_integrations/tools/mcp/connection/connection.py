@@ -116,7 +116,7 @@ async def preloaded(server_info: MCPServerInfo) -> None:
 
 class Pool:
     """
-    Shares the sessions with equal servers. It decides under a lock, returns what is to be closed, and does no I/O.
+    Lets connections with equal server infos share sessions. It decides under a lock, and leaves the I/O to its callers.
     """
 
     def __init__(self) -> None:
@@ -539,7 +539,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
+                    executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
                     call, longest = self._call(request)
                     result = executor.run(call, longest, waiter=reports, has_limit=True)
                 except MCPInvocationError:
@@ -562,7 +562,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor = AsyncExecutor.get_instance()  # before there is a coroutine that nobody would await
+                    executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
                     call, longest = self._call(request)
                     operation = executor.run_async(call, longest, has_limit=True)
                     result = await (operation if reports is None else reports.wait(operation))

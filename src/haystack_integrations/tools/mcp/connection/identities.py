@@ -206,7 +206,7 @@ class ServerSessions:
         except Exception as error:
             # The text of a provider's error is left out: it may quote a credential.
             providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
-            text = f": {error}" if isinstance(error, ImportError) else ""  # of an import path that leads nowhere
+            text = f": {error}" if isinstance(error, ImportError) else ""  # from an import path that leads nowhere
             failed = f"{' or '.join(providers)} failed ({type(error).__name__}{text})"
             what = str(error) if isinstance(error, IdentityRefusedError) else failed
             msg = f"Nothing was sent to {info.describe()}: {what}"
@@ -248,7 +248,7 @@ class ServerSessions:
         except BaseException:
             self._close(key)
             raise
-        if session.is_stateless and self.by_identity.get(key) is supervisor:  # otherwise it was closed in this moment
+        if session.is_stateless and self.by_identity.get(key) is supervisor:  # otherwise it was closed meanwhile
             supervisor.serves = _ALL
             self.by_identity[_ALL] = self.by_identity.pop(key)
         return session.is_stateless

@@ -164,7 +164,7 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
 @contextmanager
 def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None], *, is_own: bool) -> Iterator[None]:
     """
-    Extend a limit by the time that a person takes to log in: the seconds left at the beginning are left at the end.
+    Pause a limit while a person logs in: the time that is left when the login begins is left when it ends.
 
     :param server_info: The server.
     :param extend: Moves the end of the limit by the seconds that it gets.

@@ -311,7 +311,7 @@ class ChangeListener:
             if self._session.client.listens:
                 await self._noted.wait()
             else:
-                if (ending := self._ending.get(uri)) is not None:  # or the server may reorder the two
+                if (ending := self._ending.get(uri)) is not None:  # the server may reorder the two requests
                     await asyncio.wait({ending})
                 await self._session.uncounted(self._session.client.subscribe_resource(uri))
                 self._note(WantedChanges(uris=self._served.uris | {uri}))

@@ -125,7 +125,7 @@ class Supervisor:
         self._last_attempt: str | None = None
         # Whether it was closed for good.
         self.is_closed: bool = False
-        # Set when it is closed, to wake tasks that sleep until something that will not happen any more.
+        # Set when it is closed, to wake the tasks that sleep.
         self._ended = asyncio.Event()
         self.session: Session | None = None
         self.generation: int = 0
@@ -324,7 +324,7 @@ class Supervisor:
     async def _open_once(self) -> Session:
         now = asyncio.get_running_loop().time
         started = now()
-        # After a failed attempt, its watchers have not seen any list of the server, so this one counts as a later one.
+        # If an earlier attempt failed, watchers have seen no list of the server, so this is not treated as the first.
         is_first = not self.generation and self._attempted is None
         try:
             session = self._attempted = self._new_session()

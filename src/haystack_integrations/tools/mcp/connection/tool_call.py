@@ -275,7 +275,7 @@ class ToolCall:
         return left if seconds is None else min(seconds, left)
 
     def _note(self, error: Exception, entered_at: float) -> None:
-        # See the table of the gate.
+        # `connection.gate` has a table of these cases.
         gate = self._supervisor.gate
         match error:
             case (
@@ -292,7 +292,7 @@ class ToolCall:
             case CallLeftOpenError():
                 gate.answered()
             case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str() as status)):
-                # Other refusals may be meant for the token of one user.
+                # Other refusals may concern one user's token only.
                 if status.startswith("429") and not self._supervisor.throttle.seconds:
                     gate.failed(str(error), entered_at)
             case MCPInvocationError():

@@ -401,7 +401,7 @@ class WireClient(MCPClient):
 
     def unusable_tools(self) -> dict[str, str]:
         """
-        Return which tools were left out of the listing, although the server has them.
+        Return the tools that were left out of the listing although the server has them.
 
         :returns: The reasons, by the names of the tools; by their numbers for those without a valid name.
         """

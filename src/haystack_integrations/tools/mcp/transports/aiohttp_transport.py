@@ -52,7 +52,7 @@ _FAILURES = (aiohttp.ClientError, HttpProcessingError, OSError)
 
 class AiohttpTransport(httpx2.AsyncBaseTransport):
     """
-    Sends requests over aiohttp, without a proxy. It knows no redirects, cookies, authentication or compression.
+    Sends requests over aiohttp, without a proxy. It handles no redirects, cookies, authentication or compression.
     """
 
     def __init__(

@@ -83,7 +83,7 @@ class TooLargeError(Exception):
 
 class BusyError(Exception):
     """
-    Raised instead of sending a request that the server would refuse for longer than its caller waits, or at all.
+    Raised instead of sending a request: the server wants none for longer than the caller waits, or the request is over.
     """
 
 
