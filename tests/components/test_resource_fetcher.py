@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_left_out_and_told(use, library, caplog):
     assert [document.meta["uri"] for document in result["documents"]] == ["notes://today"]
     assert [failure["uri"] for failure in result["failures"]] == ["notes://nothing", "notes://slow", "notes://broken"]
     assert "timed out after 1 second" in result["failures"][1]["error"]
-    assert "no valid base64" in result["failures"][2]["error"]
+    assert "not valid base64" in result["failures"][2]["error"]
     assert len([record for record in caplog.records if "is left out" in record.getMessage()]) == 3
 
 

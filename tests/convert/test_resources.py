@@ -27,7 +27,7 @@ def test_text_becomes_a_string_or_a_stream_and_everything_else_a_stream_with_its
 @rows("convert", resource_contents, resource_streams)
 def test_what_is_no_base64_is_an_error_that_does_not_quote_it(convert):
     damaged = ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob="s3cr3t!")])
-    with pytest.raises(ValueError, match="no valid base64") as failed:
+    with pytest.raises(ValueError, match="not valid base64") as failed:
         convert(damaged)
     assert "s3cr3t" not in str(failed.value)
 

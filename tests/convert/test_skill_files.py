@@ -83,8 +83,8 @@ def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
 
 @rows(
     ("text", "reason"),
-    (skill_text(body="Use the Forms.\n"), "its SHA-256 is another"),
-    (skill_text(body=f"{BODY}More."), "it has 62 bytes, and not 57"),
+    (skill_text(body="Use the Forms.\n"), "its SHA-256 differs"),
+    (skill_text(body=f"{BODY}More."), "it has 62 bytes, not 57"),
 )
 def test_instructions_of_another_size_or_digest_are_refused(text, reason):
     skill = read_skill(entry())
@@ -127,7 +127,7 @@ def test_instructions_without_yaml_are_refused_and_bytes_are_read_if_they_are_te
     dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
     with pytest.raises(MCPSkillError, match="does not begin with YAML"):
         checked_instructions(dynamic, served(text))
-    with pytest.raises(MCPSkillError, match="it is no text"):
+    with pytest.raises(MCPSkillError, match="it is not text"):
         checked_instructions(dynamic, sent(uri, b"\xff\xfe"))
     assert checked_instructions(dynamic, sent(uri, skill_text().encode())) == BODY
 

@@ -181,7 +181,7 @@ class TestReferences:
         schema = {"properties": {"p": member, "q": {"type": "array", "items": {"$ref": ref}}}, "$defs": {"Y": A}}
         result = normalize_parameters(schema, notes)
         assert result["properties"] == {"p": {"description": "D", "$comment": "c"}, "q": {"type": "array", "items": {}}}
-        said = "its schema refers to definitions that it does not have, in whose place it takes anything"
+        said = "its schema refers to definitions that it does not have; anything is accepted in their place"
         assert notes == [f"{said}: {ref!r}"]
 
     def test_a_reference_to_true_accepts_anything(self):

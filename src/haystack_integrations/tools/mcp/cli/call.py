@@ -44,7 +44,12 @@ from haystack_integrations.tools.mcp.cli.output import (
     visible,
 )
 from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, connected, named, server_of
-from haystack_integrations.tools.mcp.convert.arguments import describe_violation, fit_arguments, resolved, undeclared
+from haystack_integrations.tools.mcp.convert.arguments import (
+    dereferenced,
+    describe_violation,
+    fit_arguments,
+    undeclared,
+)
 from haystack_integrations.tools.mcp.convert.content import model_text
 from haystack_integrations.tools.mcp.convert.resources import plain_base64, resource_streams
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
@@ -456,7 +461,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """
     Return the schemas of all arguments by name.
     """
-    properties = resolved(schema, schema).get("properties")
+    properties = dereferenced(schema, schema).get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     return {str(name): each if isinstance(each, Mapping) else {} for name, each in known.items()}
 
@@ -465,7 +470,7 @@ def required_in(schema: Mapping[str, Any]) -> list[str]:
     """
     Return the names of the arguments that a call must have.
     """
-    required = resolved(schema, schema).get("required")
+    required = dereferenced(schema, schema).get("required")
     return [str(name) for name in required] if isinstance(required, list) else []
 
 
@@ -478,7 +483,7 @@ def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     :param depth: How deep the schema is in another one.
     :returns: Such as `integer`, `"a" | "b"`, `list of string` or `object`.
     """
-    schema = resolved(schema, root)
+    schema = dereferenced(schema, root)
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
     if isinstance(choices, list):
         return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)

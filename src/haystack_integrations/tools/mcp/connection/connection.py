@@ -56,7 +56,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
-from haystack_integrations.tools.mcp.handlers.calling import AwaitedReports, WaitingReports, is_asynchronous
+from haystack_integrations.tools.mcp.handlers.calling import LoopReports, ThreadReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters, texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
@@ -533,7 +533,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
-        reports = None if request.on_progress is None else WaitingReports(request.on_progress)
+        reports = None if request.on_progress is None else ThreadReports(request.on_progress)
         request.report = None if reports is None else reports.put
         self._users.calls.add(request)
         try:
@@ -556,7 +556,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 self._leave()
 
     async def _deliver_async(self, request: CallRequest) -> types.CallToolResult:
-        reports = None if request.on_progress is None else AwaitedReports(request.on_progress)
+        reports = None if request.on_progress is None else LoopReports(request.on_progress)
         request.report = None if reports is None else reports.add
         self._users.calls.add(request)
         try:

@@ -5,5 +5,5 @@
 """
 Pure functions from MCP to Haystack: schemas and names of tools, results, resources, prompts and skills.
 
-Servers send odd things and providers refuse many; what a model or a program gets of them is decided here.
+Servers send odd data, and model providers refuse much of it. This folder decides what a model or a program receives.
 """

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Makes what a model gives as arguments fit the tool's schema, where it is clear what was meant.
+Makes a model's arguments fit the tool's schema, where it is clear what was meant.
 
-Models write `null` for what they leave out, objects and lists as JSON in a text, and numbers and booleans as text.
-Servers that check their arguments refuse that; those of pydantic convert some of it.
+Models write `null` for arguments that they leave out, objects and lists as JSON strings, and numbers and booleans as
+strings. Servers that check their arguments refuse these; servers that use pydantic convert some of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import unquote
 from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaViolation
 
-# References within a schema may lead in circles.
+# References within a schema may form a cycle.
 _MOST_REFERENCES: Final = 32
 _TYPES: Final = {
     type(None): "null",
@@ -43,13 +43,13 @@ def fit_arguments(arguments: Mapping[str, Any], schema: Schema, root: Schema | N
     """
     Make arguments fit a schema.
 
-    Only values are changed that the schema does not allow: `null` for what is not required is left out, also as a text,
-    a text is read as JSON where no text may be, and 5.0 is 5 where it must be an integer. A text stays one wherever the
-    schema allows texts.
+    Only values that the schema does not allow are changed. An optional argument is left out if it is `null` or a word
+    for it, a string is parsed as JSON where strings are not allowed, and 5.0 becomes 5 where only integers are. A
+    string stays a string wherever the schema allows strings.
 
     :param arguments: The arguments. They are not changed.
     :param schema: The result of `normalize_parameters`, or a part of it.
-    :param root: All of it. Default: `schema`.
+    :param root: The whole schema. Default: `schema`.
     :returns: The arguments for the server.
     """
     root = schema if root is None else root
@@ -66,13 +66,13 @@ def fit_arguments(arguments: Mapping[str, Any], schema: Schema, root: Schema | N
 
 def fit_arguments_of_own(tool_name: str, properties: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Make the arguments of a tool of this package fit.
+    Fit and check the arguments of a tool that this package implements itself.
 
     :param tool_name: Name of the tool.
     :param properties: The schemas of its parameters.
     :param arguments: The arguments.
-    :returns: Those that are not left out.
-    :raises ValueError: If one is unknown or something else. Python's errors would name private methods to the model.
+    :returns: The arguments to pass.
+    :raises ValueError: If one is unknown or invalid. Python's own errors would show the model private method names.
     """
     schema = {"properties": properties, "additionalProperties": False}
     fitted = fit_arguments(arguments, schema)
@@ -85,12 +85,12 @@ def fit_arguments_of_own(tool_name: str, properties: Mapping[str, Any], argument
 
 def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema) -> list[str]:
     """
-    Return the names of arguments that a tool does not have. Many servers drop such arguments silently.
+    Return the names of arguments that a tool does not declare. Many servers drop such arguments silently.
 
     :param arguments: The names of the arguments.
-    :param names: Those that the tool has.
+    :param names: The names that the tool declares.
     :param schema: The result of `normalize_parameters`.
-    :returns: The names; none if the schema declares no arguments, or says that there may be others.
+    :returns: The undeclared names; empty if the schema declares no arguments, or allows others.
     """
     takes_others = schema.get("additionalProperties", False) is not False or not _SAY_OF_OTHERS.isdisjoint(schema)
     known = {*names, *schema.get("required", ())}
@@ -99,10 +99,10 @@ def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema)
 
 def describe_violation(error: SchemaViolation) -> str:
     """
-    Return what is wrong with an argument, without its value.
+    Describe what is wrong with an argument, without its value.
 
-    :param error: What jsonschema found.
-    :returns: A clause.
+    :param error: The error from jsonschema.
+    :returns: A clause for an error message.
     """
     where = error.json_path.removeprefix("$").removeprefix(".")
     prefix = f"'{where}' " if where else ""
@@ -121,7 +121,7 @@ def describe_violation(error: SchemaViolation) -> str:
         unknown = ", ".join(repr(name) for name in instance if name not in known)
         return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
     if error.validator in ("anyOf", "oneOf"):
-        # Of an optional argument, what is wrong with the only alternative to null.
+        # For an optional argument, describe what is wrong with the only alternative to null.
         others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
         if len({each.absolute_schema_path[-2] for each in others}) == 1:
             return describe_violation(others[0])
@@ -131,14 +131,14 @@ def describe_violation(error: SchemaViolation) -> str:
 
 def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:
     """
-    Return whether a value stands for an argument that is left out: null or a word for it where the schema has neither.
+    Return whether a value means that the argument is left out: null, or a word for it, where the schema allows neither.
     """
     if value is not None and not (isinstance(value, str) and value in ("null", "None", "")):
         return False
     types = types_of(schema, root)
-    if value is None:  # `nullable` is how OpenAPI says so
-        return "null" not in types and resolved(schema, root).get("nullable") is not True
-    # "null" is read as null where that is allowed.
+    if value is None:  # `nullable` is OpenAPI's keyword
+        return "null" not in types and dereferenced(schema, root).get("nullable") is not True
+    # Where null is allowed, the text "null" is parsed as null.
     return "string" not in types and not (value == "null" and "null" in types)
 
 
@@ -167,7 +167,7 @@ def _fit(value: Any, schema: Any, root: Schema) -> Any:
 
 def _read(text: str, types: frozenset[str]) -> Any:
     """
-    Return what a text stands for if it is of one of the types; otherwise the text.
+    Parse a text as JSON if the value has one of the types; otherwise return the text.
     """
     try:
         value = json.loads(text.lower() if text.lower() in ("true", "false") else text)
@@ -184,13 +184,13 @@ def _read(text: str, types: frozenset[str]) -> Any:
 
 def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
     """
-    Find the alternatives of a schema that have a keyword.
+    Return the alternatives of a schema that use a keyword.
     """
     found: dict[int, Schema] = {}
     seen: set[int] = set()
     waiting = [schema]
     while waiting:
-        each = resolved(waiting.pop(), root)
+        each = dereferenced(waiting.pop(), root)
         if id(each) in seen:
             continue
         seen.add(id(each))
@@ -207,7 +207,7 @@ def at_pointer(node: Any, pointer: str) -> Any:
 
     :param node: The document.
     :param pointer: The fragment, without `#`.
-    :returns: What stands there; None if nothing does.
+    :returns: The value at that place; None if there is none.
     """
     for part in pointer.split("/")[1:]:
         key = unquote(part).replace("~1", "/").replace("~0", "~")
@@ -220,13 +220,13 @@ def at_pointer(node: Any, pointer: str) -> Any:
     return node
 
 
-def resolved(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
+def dereferenced(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     """
     Follow the references of a schema within its document.
 
     :param schema: The schema.
     :param root: The document.
-    :returns: What it refers to; an empty schema for one that cannot be found.
+    :returns: The schema that it refers to; an empty schema if that cannot be found.
     """
     for _ in range(_MOST_REFERENCES):
         if not isinstance(schema, Mapping):
@@ -243,14 +243,14 @@ def types_of(schema: Any, root: Mapping[str, Any], known: dict[int, frozenset[st
     Return the JSON types that a schema allows.
 
     :param schema: The schema.
-    :param root: The document that it is in.
-    :param known: What is known already, by the identities of schemas.
-    :returns: Names of types; all if the schema does not say.
+    :param root: The document that contains it.
+    :param known: Types found already, by `id` of their schema.
+    :returns: Names of types; all if the schema does not restrict them.
     """
     known = {} if known is None else known
-    schema = resolved(schema, root)
+    schema = dereferenced(schema, root)
     if id(schema) not in known:
-        known[id(schema)] = _ALL_TYPES  # what it says if it is in itself
+        known[id(schema)] = _ALL_TYPES  # the value used if the schema contains itself
         known[id(schema)] = _own_types(schema, root, known)
     return known[id(schema)]
 

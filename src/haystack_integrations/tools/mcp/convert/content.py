@@ -4,9 +4,9 @@
 """
 Converts the content of tool results and prompts to the forms that Haystack, the model and programs need.
 
-The *envelope* is an MCP `CallToolResult` as a JSON string. `MCPTool.invoke()` returns it as it is, or as a
+The *envelope* is an MCP `CallToolResult` as a JSON string. `MCPTool.invoke()` returns it unchanged, or as a
 `StateResult` where Haystack needs a dict; one of `RESULT_HANDLERS` turns it into what the model sees. The tool has
-already run, so these functions raise for no content that a server may send.
+already run, so these functions never raise, whatever content the server sends.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ ContentPart: TypeAlias = TextContent | ImageContent | FileContent
 
 _NO_CONTENT: Final = "[no content]"
 _NO_ERROR_TEXT: Final = "the server gave no error text"
-# Replaces data URIs in notes: they consist of the very bytes that a note leaves out.
+# Replaces data URIs in notes, because they contain the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
-# How many characters of a description or a name are shown, and of the path of a file looked at.
+# Longest description or name that is shown, and longest end of a URI that is searched for a file name, in characters.
 _LONGEST_FACT: Final = 10_000
 
 # An envelope has at least two of these keys. One is not enough: `content` is a common key in a tool's own JSON.
@@ -49,12 +49,12 @@ class StateResult(dict[str, Any]):
     """
     A tool result as a dict, for Haystack's `outputs_to_state` and the `source` of `outputs_to_string`.
 
-    It keeps its envelope, so that a handler that gets the dict can still show the model the server's own text.
+    It keeps its envelope, so that a handler that receives the dict can still show the model the server's own text.
     Otherwise it is a plain dict.
 
     :param values: The items of the dict.
     :param envelope: The JSON string of the MCP `CallToolResult`.
-    :param parsed: The same parsed, if it can be: a large result is not to be parsed again for the model.
+    :param parsed: The parsed envelope, if it can be parsed, so that a large result is not parsed twice.
     :param visible: Keys whose values go to the model. For such a key that is missing, `get` returns the text of the
         result; otherwise Haystack would show the model `None`.
     """
@@ -90,8 +90,8 @@ def state_result(envelope: str, visible: Collection[str] = ()) -> StateResult:
     Convert a result to the dict from which Haystack updates its State.
 
     The dict is the structured content if that is an object, else the JSON object in the text, else `{"result": ...}`
-    with the text, or with all content blocks if there are others than text. If a tool returns a string, servers of the
-    Python SDK and FastMCP send the structured content `{"result": "..."}`; if that string is a JSON object, its items
+    with the text, or with all content blocks if some are not text. If a tool returns a string, servers made with the
+    Python SDK or FastMCP send the structured content `{"result": "..."}`; if that string is a JSON object, its items
     are added. Blocks for the user only are included, because the State belongs to the application, not to the model.
 
     :param envelope: The JSON string of the MCP `CallToolResult`.
@@ -107,11 +107,11 @@ def model_text(result: Any) -> str:
     """
     Convert a result to plain text. This is the default handler.
 
-    Text is kept as it is; other content is replaced with a one-line note. Structured content is used only if there is
+    Text is kept unchanged; other content is replaced with a one-line note. Structured content is used only if there is
     no other content, because servers repeat it as text. Blocks that the server marks as for the user only are omitted,
     unless there is nothing else.
 
-    :param result: An envelope or a `StateResult`. Any other string is returned as it is, any other value as JSON.
+    :param result: An envelope or a `StateResult`. Any other string is returned unchanged, any other value as JSON.
     :returns: The text for the model.
     """
     envelope = _parse_envelope(result)
@@ -124,11 +124,11 @@ def model_content(result: Any) -> str | list[ContentPart]:
     """
     Convert a result to Haystack content blocks, in the server's order.
 
-    A note in text replaces what cannot be a block: files if this Haystack version does not support them in tool
-    messages, data that is not base64, and data whose MIME type is neither given nor recognized.
+    A text note replaces content that cannot become a block: files if this Haystack version does not support them in
+    tool messages, data that is not base64, and data whose MIME type is neither declared nor recognized.
 
     :param result: As in `model_text`.
-    :returns: A plain string, which every chat generator accepts, if all is text; else a list of content blocks.
+    :returns: A plain string, which every chat generator accepts, if everything is text; else a list of content blocks.
     """
     envelope = _parse_envelope(result)
     if envelope is None:
@@ -157,14 +157,14 @@ def error_text(envelope: str | dict[str, Any]) -> str:
     Return the error text of a failed call.
 
     :param envelope: The envelope of a result with `isError`, as a JSON string or parsed.
-    :returns: The server's text, or a remark that it gave none.
+    :returns: The server's text, or a note that it sent none.
     """
     parsed = _parse_envelope(envelope)
     text = _plain_text(envelope) if parsed is None else _envelope_text(parsed)
     return _NO_ERROR_TEXT if _is_empty(text) else text
 
 
-# By `result_format`. Haystack serializes each by its import path.
+# Handlers by `result_format`. Haystack serializes each by its import path.
 RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
     "text": model_text,
     "content": model_content,
@@ -203,7 +203,7 @@ def _blocks(envelope: dict[str, Any]) -> list[Any]:
 
 
 def _blocks_for_model(envelope: dict[str, Any]) -> list[Any]:
-    """Return the content blocks to show; none if they are empty or if structured content is to be shown instead."""
+    """Return the content blocks to show; empty if there is no content, or structured content to show instead."""
     blocks = _blocks(envelope)
     for_model = [block for block in blocks if not _is_for_user_only(block)]
     if not _are_empty(for_model):
@@ -288,7 +288,7 @@ def _note(kind: str, *facts: Any) -> str:
 
 def _mime_type(fields: dict[str, Any]) -> str | None:
     named = str(fields.get("mimeType") or "").partition(";")[0].strip().lower()
-    if named == "image/jpg":  # which is none, and which model providers refuse
+    if named == "image/jpg":  # not a valid MIME type; model providers refuse it
         return "image/jpeg"
     return named if "/" in named else None
 
@@ -309,7 +309,7 @@ def _size(size: Any) -> str | None:
 
 # A block as a Haystack content block
 
-# How images begin, in base64: those that all model providers take.
+# The image types that all model providers accept, and how their base64 begins.
 _IMAGES: Final = {
     "image/png": re.compile("iVBORw0KGgo"),
     "image/jpeg": re.compile("/9j/"),
@@ -344,7 +344,7 @@ def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileCon
             # The guess may be PDF, which Haystack accepts as an image type.
             if image.mime_type and image.mime_type.startswith("image/"):
                 return image
-    if TOOL_MESSAGES_TAKE_FILES or is_users:  # which Haystack 2 takes in messages of the user only
+    if TOOL_MESSAGES_TAKE_FILES or is_users:  # Haystack 2 accepts files in user messages only
         with suppress(ValueError):
             file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
             return file if file.mime_type else None
@@ -353,11 +353,11 @@ def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileCon
 
 def image_type(data: str, declared: str | None) -> str | None:
     """
-    Find the MIME type of an image. Servers declare another one, for which model providers refuse the whole request.
+    Find the MIME type of an image. Some servers declare a wrong one, and model providers then refuse the whole request.
 
     :param data: The image in base64.
     :param declared: The MIME type that the server declares.
-    :returns: The type that the data begin like, else the declared one.
+    :returns: The type recognized from the first bytes, else the declared one.
     """
     return next((mime_type for mime_type, begin in _IMAGES.items() if begin.match(data)), declared)
 
@@ -367,7 +367,7 @@ def _filename(resource: dict[str, Any]) -> str | None:
     return None if path == _DATA_URI else unquote(path[-_LONGEST_FACT:]).rstrip("/").rpartition("/")[2] or None
 
 
-# A value without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult
+# Values without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult
 
 
 def _plain_text(value: Any) -> str:
@@ -396,16 +396,16 @@ def _as_json(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_part_text)
     except (TypeError, ValueError, RecursionError):
-        # Keys that JSON does not allow, a reference cycle, or too many levels.
+        # The value has keys that JSON does not allow, a reference cycle, or too many levels.
         return reprlib.repr(value)
 
 
 def json_value(value: Any) -> Any:
     """
-    Convert a value to what JSON has.
+    Convert a value to JSON types.
 
-    :param value: The value: of JSON already, a collection, a Haystack object such as a Document, a dataclass, or any
-        other, which becomes its text.
+    :param value: The value: a JSON value, a collection, a Haystack object such as a Document, a dataclass, or any other
+        object, which is converted with `str`.
     :returns: The converted value.
     """
     if value is None or isinstance(value, str | bool | int | float):
@@ -428,14 +428,14 @@ def json_text(value: Any) -> str:
     Convert a value to text for a model.
 
     :param value: The value.
-    :returns: A string as it is, any other value as JSON.
+    :returns: A string unchanged, any other value as JSON.
     """
     return value if isinstance(value, str) else json.dumps(json_value(value), ensure_ascii=False)
 
 
 # Results for programs
 
-# Of a longer text, the rest is left out where it is only shown.
+# Longest text that is displayed in full, in characters.
 _LONGEST_IN_REPR: Final = 2000
 _LONGEST_IN_NOTEBOOK: Final = 20_000
 _IMAGE: Final = re.compile(r"image/[\w.+-]+")
@@ -445,14 +445,14 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/=_-]+")
 @dataclass(frozen=True)
 class MCPToolResult:
     """
-    The result of a tool call, for a program. `MCPTool.call` gives one.
+    The result of a tool call, for a program. `MCPTool.call` returns it.
 
     :param text: The text of all text blocks, joined by line breaks; empty if there are none.
-    :param structured: The structured content, parsed; None if the tool gives none.
-    :param content: All content blocks as Haystack's: `TextContent`, `ImageContent`, and `FileContent` where the
-        installed Haystack supports it in tool messages. A short note in text replaces what cannot be one.
-    :param meta: What the server says beside the result, for programs only (`_meta`); None if it says nothing.
-    :param raw: The result as the MCP SDK has it.
+    :param structured: The structured content, parsed; None if the tool returned none.
+    :param content: All content blocks as Haystack objects: `TextContent`, `ImageContent`, and `FileContent` where the
+        installed Haystack supports it in tool messages. A short text note replaces content that cannot be converted.
+    :param meta: The metadata of the result (`_meta`), for programs only; None if the server sent none.
+    :param raw: The result as an object of the MCP SDK.
     """
 
     text: str
@@ -466,8 +466,8 @@ class MCPToolResult:
         """
         The result as one value: the structured content if there is any, else the text.
 
-        A server whose tool gives a number, a text or a list has to wrap it, as in `{"result": 8}`. Then this is the
-        bare value, 8; so it is of an object whose only member is called `result`.
+        A server whose tool returns a number, a text or a list has to wrap it, as in `{"result": 8}`. This property
+        then returns the bare value, 8. It does so for every object whose only member is called `result`.
         """
         if self.structured is None:
             return self.text
@@ -481,9 +481,9 @@ class MCPToolResult:
         Convert a result of the MCP SDK.
 
         :param result: The result.
-        :returns: The same for a program.
+        :returns: The converted result.
         """
-        # One block after the other, so that other threads run in between.
+        # Dump one block at a time, so that other threads can run in between.
         blocks = [block.model_dump(mode="json", by_alias=True) for block in result.content]
         return cls(
             text="\n".join(text for block in blocks if (text := _text(block)) is not None),
@@ -507,7 +507,7 @@ class MCPToolResult:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in shown.items())})"
 
     def _repr_html_(self) -> str:
-        # Blocks in the order of the server, images as images.
+        # Show the blocks in the server's order, images as images.
         blocks = [_html(part) for part in self.content]
         if self.structured is not None and not self._repeats_structured:
             blocks.append(_html_text(json.dumps(self.structured, indent=2, ensure_ascii=False)))
@@ -515,7 +515,7 @@ class MCPToolResult:
 
     @property
     def _repeats_structured(self) -> bool:
-        # Servers send structured content as text, too: as JSON, or what it wraps.
+        # Servers repeat structured content as text: as JSON, or just the value that it wraps.
         try:
             return self.text == self.value or json.loads(self.text) in (self.structured, self.value)
         except (ValueError, RecursionError):
@@ -551,10 +551,10 @@ def _html_text(text: str) -> str:
 
 def prompt_messages(result: types.GetPromptResult) -> list[ChatMessage]:
     """
-    Return the messages of a prompt as ChatMessages, one for each of the server's.
+    Return the messages of a prompt as ChatMessages, one for each of the server's messages.
 
-    Images and files of a user message become content blocks. An assistant's message in Haystack is text, so a note in
-    text replaces them there, as it does what Haystack has no block for.
+    Images and files of a user message become content blocks. Assistant messages in Haystack are text, so a text note
+    replaces them there. The same goes for content that Haystack has no block for.
 
     :param result: What `get_prompt` returned.
     :returns: The messages in the server's order.

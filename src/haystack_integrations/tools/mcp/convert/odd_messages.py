@@ -3,12 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Makes messages readable that are not quite as the protocol wants them, so that an odd member takes nothing else away.
+Repairs messages that do not quite follow the protocol, so that one odd member does not make the rest unreadable.
 
-The models of the MCP SDK refuse a message as a whole. What they would refuse is mended here: an empty list in place of
-an object (as PHP encodes it) or an empty object in place of a list (as Lua does), `null`, members of a wrong type that
-need not be there, and content blocks of unknown kinds. An item of a list that cannot be used is left out. What can be
-read stays as it is.
+The models of the MCP SDK refuse a message as a whole. This module first repairs an empty list in place of an object (as
+PHP encodes it) or an empty object in place of a list (as Lua does), `null`, optional members of a wrong type, and
+content blocks of unknown kinds. An item of a list that cannot be used is left out. Everything readable stays unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +29,8 @@ LIST_METHOD: Final = "tools/list"
 
 _OPENING: Final = ("initialize", "server/discover")
 
-# A message may be mended in several steps: of an object in place of a list, the members come to light only then.
+# Repairing a message may take several steps: once a list has replaced an object, its items are validated for the first
+# time.
 _MOST_STEPS: Final = 8
 _MOST_SHOWN: Final = 1_000
 
@@ -46,18 +46,17 @@ _BLOCKS: Final[dict[str, type[BaseModel]]] = {
     "tool_use": types.ToolUseContent,
     "tool_result": types.ToolResultContent,
 }
-# Those that no result has.
+# Kinds of blocks that never occur in results.
 _OF_SAMPLING: Final = frozenset({"tool_use", "tool_result"})
 
 
 @dataclass
 class MendedResult:
     """
-    The result of a request that can be read.
+    The repaired result of a request.
 
     :param result: The result.
-    :param left_out: Why items of its list cannot be used, by what they are called, or by their positions; the first is
-        1.
+    :param left_out: Reasons why items of its list cannot be used, by their names, or by their positions, starting at 1.
     """
 
     result: dict[str, Any]
@@ -66,13 +65,13 @@ class MendedResult:
 
 def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResult:
     """
-    Make a result readable.
+    Repair a result.
 
     :param method: The method of the request.
     :param version: The revision of the protocol.
     :param result: The result. It is not changed.
-    :returns: The result. What cannot be mended is left to the SDK to refuse.
-    :raises ValueError: If it is one of `tools/list` without a list of tools.
+    :returns: The repaired result. The SDK refuses what cannot be repaired.
+    :raises ValueError: If the method is `tools/list` and the result has no list of tools.
     """
     if result.get("resultType") == "input_required":
         return MendedResult(repair(types.InputRequiredResult, result) or result)
@@ -102,11 +101,11 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
 
 def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """
-    Make the parameters of a server's request or notification readable.
+    Repair the parameters of a server's request or notification.
 
     :param method: Its method.
     :param params: The parameters. They are not changed.
-    :returns: The parameters, the same object if they can be read, or if they cannot be mended.
+    :returns: The parameters; the same object if they need no repair, or cannot be repaired.
     """
     model = REQUESTS.get(method) or NOTIFICATIONS.get(method)
     repaired = model and repair(model, {"method": method, "params": params})
@@ -115,10 +114,10 @@ def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
 
 def is_plain(result: dict[str, Any]) -> bool:
     """
-    Return whether the result of a call can be read as it is; most can, and the models take much longer for that.
+    Return whether the result of a call needs no repair. Most need none, and validating by the models takes far longer.
 
     :param result: The result.
-    :returns: False if it may have to be mended.
+    :returns: False if it may need repair.
     """
     content = result.get("content")
     if type(content) is not list:
@@ -138,7 +137,7 @@ def is_plain(result: dict[str, Any]) -> bool:
 
 def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
     """
-    Add what is to be read where a result says nothing.
+    Fill in defaults for missing or odd members of a result.
     """
     frame = dict(result)
     if type(frame.get("nextCursor")) is int:
@@ -152,7 +151,7 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
         said = frame.get("isError")
         frame["isError"] = said.strip().lower() not in ("", "false", "0") if isinstance(said, str) else bool(said)
         structured = frame.get("structuredContent")
-        if version not in MODERN_PROTOCOL_VERSIONS:  # which have objects only
+        if version not in MODERN_PROTOCOL_VERSIONS:  # older revisions allow objects only
             if structured is None:
                 frame.pop("structuredContent", None)
             elif structured == []:
@@ -166,7 +165,7 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
 
 def _other_content(result: dict[str, Any]) -> list[Any]:
     """
-    Return what a call without `content` says, such as `toolResult` in 2024-10-07, or the `error` of an odd server.
+    Return other content of a result without `content`, such as `toolResult` of 2024-10-07, or an odd server's `error`.
     """
     known = ("content", "structuredContent", "isError", "_meta", "resultType")
     rest = {name: value for name, value in result.items() if name not in known and value is not None}
@@ -194,13 +193,13 @@ def _label(item: Any) -> str | None:
     return next((name for name in named if isinstance(name, str) and name), None)
 
 
-# Items. Each function returns what can be read in place of one, and raises a ValueError if it cannot be used.
+# Items. Each function returns the readable items that replace one item, or raises ValueError if it cannot be used.
 
 
 def _item(model: type[BaseModel], item: Any) -> list[Any]:
     repaired = repair(model, item)
     if repaired is None:
-        msg = "what it must have is missing or wrong"
+        msg = "a required member is missing or wrong"
         raise ValueError(msg)
     return [repaired]
 
@@ -229,7 +228,7 @@ def _contents(contents: Any) -> list[Any]:
 
 def _as_contents(contents: dict[str, Any]) -> dict[str, Any]:
     """
-    Make contents a text or a blob: some servers write both members, one of them empty.
+    Keep either the text or the blob of contents: some servers send both members, one of them empty.
     """
     contents = {**contents, "uri": _as_text(contents.get("uri"))}
     text, blob = contents.get("text"), contents.get("blob")
@@ -289,14 +288,14 @@ def _block(block: Any) -> list[Any]:
     return [{"type": "text", "text": f"[unsupported content: {shown}]"}]
 
 
-# Models by methods. `mcp_types.methods` has them, too, but takes as long to import as all else that a connection needs.
+# Models by method. `mcp_types.methods` has them as well, but takes as long to import as everything else together.
 
 
 def _by_method(messages: Any) -> dict[str, Any]:
     return {model.model_fields["method"].default: model for model in get_args(messages)}
 
 
-# What a server asks and tells.
+# Requests and notifications that a server may send.
 REQUESTS: Final = _by_method(types.ServerRequest)
 NOTIFICATIONS: Final = _by_method(types.ServerNotification)
 
@@ -311,7 +310,7 @@ _RESULTS: Final[dict[str, type[BaseModel]]] = {
     "resources/unsubscribe": types.EmptyResult,
 }
 
-# The model of the result of a method, its list, and what mends the items of that.
+# By method: the model of the result, the name of its list, and the function that repairs an item.
 _LISTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
     CALL_METHOD: (types.CallToolResult, "content", _block),
     LIST_METHOD: (types.ListToolsResult, "tools", _tool),
@@ -332,11 +331,11 @@ _LISTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]
 
 def repair(model: type[BaseModel], value: Any) -> Any:
     """
-    Remove what is wrong with a value.
+    Remove the invalid parts of a value.
 
     :param model: The model of the value.
     :param value: The value. It is not changed.
-    :returns: A copy without it; None if something is missing or wrong that must be there.
+    :returns: A copy without them; None if a required part is missing or invalid.
     """
     for _ in range(_MOST_STEPS):
         try:
@@ -346,7 +345,7 @@ def repair(model: type[BaseModel], value: Any) -> Any:
         else:
             return value
         repaired = value
-        # From the end of a list, whose items are counted.
+        # Start at the end: removing an item of a list shifts the positions of those after it.
         for place, kind in reversed({_place(value, fault): fault["type"] for fault in faults}.items()):
             repaired = repaired if place is None else _without(repaired, place, kind)
         if repaired is value:
@@ -357,7 +356,7 @@ def repair(model: type[BaseModel], value: Any) -> Any:
 
 def _place(value: Any, fault: Any) -> _Place | None:
     """
-    Find the place of a fault in a value; None if it is one of an alternative that is not meant.
+    Find the place of a fault in a value; None if it belongs to an alternative that the value is not meant to be.
 
     Pydantic puts the name of the alternative between the keys.
     """
@@ -392,16 +391,16 @@ def _alternative(value: Any) -> str:
 
 def _without(value: Any, place: _Place, kind: str) -> Any:
     """
-    Return a copy of a value with one fault less; the value itself if that one cannot be repaired.
+    Return a copy of a value with one fault removed; the value itself if the fault cannot be repaired.
 
-    What is removed although it must be there is missing in the next step.
+    Removing a required part makes it a missing one, which the next step reports.
     """
     if not place:
         if kind in _NOT_OBJECT and value == []:
             return {}
         return [] if kind == "list_type" and value in ({}, None) else value
     first, rest = place[0], place[1:]
-    if not _has(value, first):  # it was removed with what is around it
+    if not _has(value, first):  # it was removed together with its container
         return value
     inner = value[first]
     repaired = _without(inner, rest, kind)

@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Converts the contents of MCP resources to what Haystack's components take, and compares their URIs with patterns.
+Converts the contents of MCP resources for Haystack's components, and matches their URIs against patterns.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _decoded(blob: str) -> bytes:
     try:
         return base64.b64decode(blob, validate=True)
     except binascii.Error as error:
-        msg = f"The contents of the resource are no valid base64: {error}"
+        msg = f"The contents of the resource are not valid base64: {error}"
         raise ValueError(msg) from None
 
 
@@ -79,8 +79,8 @@ def plain_base64(data: str) -> tuple[str, str | None]:
     """
     Make base64 strict: without line breaks, in the usual alphabet, padded, and not in a data URI.
 
-    :param data: What a server sent.
-    :returns: The data, which may still be no base64, and the MIME type if a data URI has one.
+    :param data: The data that a server sent.
+    :returns: The data, which may still not be valid base64, and the MIME type if a data URI declares one.
     """
     mime_type = None
     head = _DATA_URI_HEAD.match(data)
@@ -95,31 +95,31 @@ def plain_base64(data: str) -> tuple[str, str | None]:
 # URIs
 
 # Servers and libraries read URIs in many ways: they drop tabs, decode twice, normalize Unicode, resolve dots, or cut
-# off the query. A URI matches only if none of these readings leads anywhere else than the pattern says.
+# off the query. A URI matches only if none of these readings leads to a place outside the pattern.
 
-# `%` without two digits is decoded differently, or is another encoding, such as `%u002e`.
+# Decoders treat `%` without two hex digits differently. It may also be another encoding, such as `%u002e`.
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
-# Nobody encodes a URI more often than that for a reason.
+# There is no good reason to encode a URI more often than this.
 _MOST_DECODINGS: Final = 4
-# Where a path, or a parameter that is one, may begin and end.
+# Characters at which a path, or a parameter that contains one, may begin or end.
 _DELIMITERS: Final = re.compile("[/?#&=;]")
-# Taken for slashes and dots, but not by Unicode's compatibility normalization.
+# Characters that are mistaken for slashes and dots, and that Unicode's compatibility normalization keeps.
 _LOOKALIKES: Final = str.maketrans(
     dict.fromkeys("\u2044\u2215\u29f8", "/") | dict.fromkeys("\u29f5\u2216", "\\") | {"\u3002": "."}
 )
-# A host that all read alike. Some take what is behind a colon for a port, whatever it is.
+# A host that all parsers read alike. Some take everything after a colon for a port.
 _HOST: Final = re.compile(r"(?:[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d*)?")
-# Of these schemes, what follows `//` is a host.
+# In these schemes, a host follows `//`.
 _WITH_HOST: Final = re.compile("(?:https?|wss?|ftps?|file)://([^/?#]*)", re.IGNORECASE)
 
 
 def matches_any(uri: str, patterns: Iterable[str]) -> bool:
     """
-    Return whether one of some patterns allows a URI.
+    Return whether at least one pattern matches a URI.
 
     :param uri: The URI.
     :param patterns: URIs, which must be equal to it, or patterns with `*`, `?` and `[...]`.
-    :returns: Whether it does, however the URI is read.
+    :returns: True only if it matches in every way in which the URI can be read.
     """
     patterns = list(patterns)
     return uri in patterns or (_is_unambiguous(uri) and any(_matches(uri, pattern) for pattern in patterns))
@@ -139,18 +139,18 @@ def _is_unambiguous(uri: str) -> bool:
 
 def _stays_in_place(text: str) -> bool:
     text = unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)
-    # Bytes that are no UTF-8 may be dots to a lenient decoder.
+    # A lenient decoder may read bytes that are not UTF-8 as dots.
     if "\\" in text or "\ufffd" in text or visible_text(text) != text or any(each in text for each in "\t\r\n"):
         return False
-    # Windows takes spaces and dots from the end of names.
+    # Windows strips spaces and dots from the end of names.
     if any(part and not part.strip(" .") for part in _DELIMITERS.split(text)):
         return False
-    # An absolute path replaces what it is joined to.
+    # An absolute path replaces the path that it is joined to.
     return re.search("[^:/]//", text.partition("?")[0]) is None
 
 
 def _matches(uri: str, pattern: str) -> bool:
-    # A server may ignore the fragment and the query, so `secret#.md` is no `*.md`.
+    # A server may ignore the fragment and the query, so `secret#.md` does not match `*.md`.
     forms = [uri]
     if "#" not in pattern:
         forms.append(uri.partition("#")[0])
@@ -160,7 +160,7 @@ def _matches(uri: str, pattern: str) -> bool:
 
 
 def _has_host(uri: str, pattern: str) -> bool:
-    # In a host, `*` stands for a part of it, not for a path or a query that looks like one.
+    # In the host of a pattern, `*` matches part of a host, not a path or a query that looks like a host.
     found, (_, has_host, rest) = _WITH_HOST.match(uri), pattern.partition("://")
     if found is None or not has_host:
         return True

@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-What the skills extension of the protocol says of a skill, and whether the server's files are what it says.
+Reads descriptions of skills (the skills extension of the protocol), and checks the server's files against them.
 
 https://github.com/modelcontextprotocol/ext-skills/blob/main/specification/stable/skills.mdx
 """
@@ -40,11 +40,11 @@ _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}")
 @dataclass(frozen=True, slots=True)
 class MCPSkillFile:
     """
-    What a server says of a file of a skill.
+    A server's description of one file of a skill.
 
     :param uri: Its URI.
     :param digest: SHA-256 of its bytes, as in "sha256:…".
-    :param size: How many bytes it has.
+    :param size: Its size in bytes.
     """
 
     uri: str
@@ -56,12 +56,12 @@ class MCPSkillFile:
 @dataclass(frozen=True, slots=True)
 class MCPSkill:
     """
-    What a server says of a skill: instructions for a model, in a file `SKILL.md`, perhaps with further files.
+    A server's description of a skill: instructions for a model, in a file `SKILL.md`, perhaps with further files.
 
     :param uri: URI of its `SKILL.md`.
-    :param frontmatter: The YAML at the beginning of its `SKILL.md`: `name`, `description`, and what else the author
-        wrote.
-    :param files: All its files, `SKILL.md` included. None if the server makes its contents on demand, so that they
+    :param frontmatter: The YAML at the beginning of its `SKILL.md`: `name`, `description`, and any other fields that
+        the author wrote.
+    :param files: All its files, including `SKILL.md`. None if the server generates the contents on demand, so that they
         cannot be checked.
     """
 
@@ -72,21 +72,21 @@ class MCPSkill:
     @property
     def name(self) -> str:
         """
-        Its name. Other skills, even of the same server, may have the same; the URI is what they do not share.
+        Its name. Another skill, even of the same server, may have the same name; only the URI is unique.
         """
         return str(self.frontmatter["name"])
 
     @property
     def description(self) -> str:
         """
-        What it is for, for a model.
+        Its description, from which a model learns when to use it.
         """
         return str(self.frontmatter["description"])
 
     @property
     def paths(self) -> list[str]:
         """
-        The paths of its files beside `SKILL.md`, in their order; none if they are not known.
+        The sorted paths of its files besides `SKILL.md`; empty if they are not known.
         """
         folder = _folder(self.uri)
         return sorted(file.uri.removeprefix(folder) for file in self.files or () if file.uri != self.uri)
@@ -94,11 +94,11 @@ class MCPSkill:
 
 def read_skill(entry: Any) -> MCPSkill:
     """
-    Read what a server says of a skill.
+    Parse a server's description of a skill.
 
     :param entry: An entry of `skills/list`, or the one of `skills/get`.
     :returns: The skill.
-    :raises ValueError: If it is not as the extension wants it.
+    :raises ValueError: If it does not follow the extension.
     """
     match entry:
         case {"uri": str(uri), "frontmatter": {"name": str(name), "description": str()} as frontmatter, **rest}:
@@ -136,7 +136,7 @@ def _read_file(resource: Any) -> MCPSkillFile:
 
 
 def _is_one_visible_line(uri: str) -> bool:
-    # The model sees names and paths in lists, where one must not pass for several.
+    # The model sees names and paths in lists, where one must not look like several.
     return uri.isprintable() and visible_text(uri) == uri
 
 
@@ -146,11 +146,11 @@ def _folder(uri: str) -> str:
 
 def file_uri(skill: MCPSkill, path: str) -> str:
     """
-    Find a file of a skill.
+    Return the URI of a file of a skill.
 
     :param skill: The skill.
-    :param path: Its path in the folder of the skill.
-    :returns: Its URI.
+    :param path: Path of the file in the folder of the skill.
+    :returns: The URI.
     :raises MCPSkillError: If the skill has no such file.
     """
     # Instructions name a file with blanks as it is; its URI has them percent-encoded.
@@ -166,11 +166,10 @@ def file_uri(skill: MCPSkill, path: str) -> str:
 
 def skills_by_name(skills: Iterable[MCPSkill]) -> dict[str, MCPSkill]:
     """
-    Name skills so that no two have the same name.
+    Assign unique names to skills.
 
     :param skills: The skills of a server.
-    :returns: The skills by their names, or, where several have the same name, by the paths of their folders, or else by
-        their URIs.
+    :returns: The skills by name. Skills that share a name go by the paths of their folders, or else by their URIs.
     """
     by_uri = {skill.uri: skill for skill in skills}
     taken = Counter(name for skill in by_uri.values() for name in {skill.name, _path(skill)})
@@ -192,7 +191,7 @@ def readable_file(skill: MCPSkill, path: str, content: str | ByteStream) -> str 
     :param path: Path of the file in the folder of the skill.
     :param content: The file: text, or bytes that may be text.
     :returns: Its text, or the image or PDF.
-    :raises ValueError: If it is none of these.
+    :raises ValueError: If it is neither text nor an image nor a PDF.
     """
     if isinstance(content, str):
         return content
@@ -216,13 +215,13 @@ def _base64(content: ByteStream) -> str:
 
 def checked_file(skill: MCPSkill, uri: str, result: types.ReadResourceResult) -> str | ByteStream:
     """
-    Check a file of a skill against what the server said of it.
+    Check a file of a skill against the server's description of it.
 
     :param skill: The skill.
     :param uri: URI of the file.
-    :param result: What the server sent.
-    :returns: The file: its text, or a ByteStream if it has none.
-    :raises MCPSkillError: If it is another one than the skill has.
+    :param result: The contents that the server sent.
+    :returns: The file: its text, or a ByteStream if it is not text.
+    :raises MCPSkillError: If it is not the file that was described.
     """
     if len(result.contents) != 1:
         raise _mismatch(skill, uri, f"the server sent {len(result.contents)} files in place of one")
@@ -232,28 +231,28 @@ def checked_file(skill: MCPSkill, uri: str, result: types.ReadResourceResult) ->
         raise _mismatch(skill, uri, str(error)) from None
     for file in skill.files or ():
         if file.uri == uri and file.size != len(stream.data):
-            raise _mismatch(skill, uri, f"it has {len(stream.data)} bytes, and not {file.size}")
+            raise _mismatch(skill, uri, f"it has {len(stream.data)} bytes, not {file.size}")
         if file.uri == uri and file.digest != f"sha256:{hashlib.sha256(stream.data).hexdigest()}":
-            raise _mismatch(skill, uri, "its SHA-256 is another")
+            raise _mismatch(skill, uri, "its SHA-256 differs")
     text: str | None = getattr(result.contents[0], "text", None)
     return stream if text is None else text
 
 
 def checked_instructions(skill: MCPSkill, result: types.ReadResourceResult) -> str:
     """
-    Check the `SKILL.md` of a skill against what the server said of it.
+    Check the `SKILL.md` of a skill against the server's description of it.
 
     :param skill: The skill.
-    :param result: What the server sent.
+    :param result: The contents that the server sent.
     :returns: The text after the YAML.
-    :raises MCPSkillError: If it is another one than the skill has.
+    :raises MCPSkillError: If it is not the file that was described.
     """
     text = checked_file(skill, skill.uri, result)
     if not isinstance(text, str):
         try:
             text = text.data.decode()
         except UnicodeDecodeError:
-            raise _mismatch(skill, skill.uri, "it is no text") from None
+            raise _mismatch(skill, skill.uri, "it is not text") from None
     lines = text.removeprefix("\ufeff").splitlines(keepends=True)
     marks = [number for number, line in enumerate(lines) if line.rstrip() == "---"]
     if not marks or marks[0] != 0 or len(marks) == 1:
@@ -274,10 +273,10 @@ def _mismatch(skill: MCPSkill, uri: str, what: str) -> MCPSkillError:
 
 def _says(header: str, frontmatter: dict[str, Any]) -> bool:
     """
-    Return whether YAML says what the server's list says.
+    Return whether YAML has the values of the server's list.
     """
     try:
-        # All scalars are texts, because the server may have read them by version 1.1 or 1.2 of YAML.
+        # All scalars are read as texts, because the server may have parsed them as YAML 1.1 or 1.2.
         return _is_same(yaml.load(header, yaml.BaseLoader), frontmatter)  # noqa: S506 - it constructs no objects
     except (yaml.YAMLError, ValueError, RecursionError):
         return False
@@ -285,7 +284,7 @@ def _says(header: str, frontmatter: dict[str, Any]) -> bool:
 
 def _is_same(value: Any, expected: Any) -> bool:
     """
-    Compare YAML with JSON. It takes no longer than the JSON is, however often an alias repeats what is in the YAML.
+    Compare YAML with JSON. The time is bounded by the size of the JSON, however often aliases repeat parts of the YAML.
     """
     if isinstance(expected, dict):
         is_alike = isinstance(value, dict) and value.keys() == expected.keys()

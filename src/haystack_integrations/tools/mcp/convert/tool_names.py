@@ -17,13 +17,13 @@ from pydantic import Field
 from haystack_integrations.tools.mcp.convert.server_texts import visible_text
 
 _MAX_LENGTH: Final = 64
-# A message lists this many names, and suggests that many.
+# How many names a message lists at most, and how many it suggests.
 _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST_PREFIX: Final = 32
 
-# Anthropic refuses a whole request if an argument of one tool has another name.
+# Anthropic refuses a whole request if one argument of one tool has a name that does not match.
 _SAFE_ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 ToolNamePrefix: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,32}$")]
@@ -34,8 +34,8 @@ def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
     """
     Make the name under which the model sees a tool. It matches `^[A-Za-z0-9_-]{1,64}$`.
 
-    A name that matches stays as it is. Other characters become underscores. The end of a long name is replaced with a
-    hash of the whole name, so that long names remain distinct. Equal arguments always give the same name.
+    A name that matches is kept. Other characters become underscores. The end of a long name is replaced with a hash of
+    the whole name, so that long names remain distinct. Equal arguments always produce the same name.
 
     :param remote_name: The server's name of the tool.
     :param prefix: Prefix, joined to the name by an underscore.
@@ -68,12 +68,12 @@ def assign_tool_names(
     """
     Assign a safe name to every tool of a server.
 
-    Of tools whose safe names would be the same, each gets a hash of its whole name at the end, but for one whose name
-    is safe as it is. So the names do not depend on the order of the tools.
+    If the safe names of several tools would be equal, each ends in a hash of its whole name, except one whose own name
+    is already safe. So the names do not depend on the order of the tools.
 
     :param remote_names: The server's names of its tools.
     :param prefix: Prefix, joined to every name by an underscore.
-    :param renamed: Different names by remote name, which are used as they are.
+    :param renamed: Different names by remote name, which are used unchanged.
     :returns: Safe names by remote name, in the given order.
     :raises ValueError: If a remote name occurs twice.
     """
@@ -95,10 +95,10 @@ def assign_tool_names(
 
 def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """
-    Rename arguments such as `filter[id]` and `$top`, whose names not all model providers take.
+    Rename arguments such as `filter[id]` and `$top`, whose names some model providers refuse.
 
     :param schema: The result of `normalize_parameters`. It is not changed.
-    :returns: The schema, and the tool's names of the renamed arguments by the new ones.
+    :returns: The schema, and the original names of the renamed arguments by their new names.
     """
     renamed: dict[str, str] = {}
     taken = {name for name in schema["properties"] if _SAFE_ARGUMENT.fullmatch(name)}
@@ -111,7 +111,7 @@ def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[st
         renamed[name] = safe
     if not renamed:
         return schema, {}
-    # The new schema accepts more where it says something of several arguments.
+    # Constraints that relate several arguments are dropped, so the new schema accepts more.
     result = {key: value for key, value in schema.items() if key not in ("dependentRequired", "dependentSchemas")}
     result["properties"] = {
         renamed.get(name, name): {"title": visible_text(name), **each}
@@ -126,23 +126,23 @@ def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 def prefix_of(name: str) -> str:
     """
-    Make a tool name prefix of the name of a server.
+    Turn the name of a server into a tool name prefix.
 
     :param name: Any name.
-    :returns: A valid prefix. That of a name without any letters or digits of ASCII has a hash of it.
+    :returns: A valid prefix. It contains a hash if the name has no ASCII letters or digits.
     """
     return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or f"server{_hashed(name)[-9:]}"
 
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:
     """
-    Return what somebody may have meant who named tools, or other things, that are not there.
+    Suggest names for an error message about tools, or other things, that do not exist.
 
-    :param wanted: The names that are not there.
-    :param available: The names that are.
-    :param owner: Who has them.
-    :param kind: What they are.
-    :returns: Sentences with the closest names, and how many there are; all names only if they are few.
+    :param wanted: The names that do not exist.
+    :param available: The names that exist.
+    :param owner: The server or object that has them, for the message.
+    :param kind: The plural noun for the things.
+    :returns: Sentences with the closest names and the number of names, or with all names if there are few.
     """
     if not available:
         return f"{owner} has no {kind}"
@@ -163,7 +163,7 @@ def _printable(name: str) -> str:
 def _closest(wanted: str, available: Sequence[str]) -> list[str]:
     by_key = {name.casefold(): name for name in reversed(available)}
     key = wanted.casefold()
-    # A prefix too many or too few may be more than half of a name.
+    # A missing or extra prefix may be more than half of a name, so difflib would not find it.
     prefixed = [other for other in by_key if other.endswith(f"_{key}") or key.endswith(f"_{other}")]
     similar = difflib.get_close_matches(key, by_key, n=_CLOSEST_NAMES)
     return [by_key[other] for other in dict.fromkeys([*prefixed, *similar])][:_CLOSEST_NAMES]

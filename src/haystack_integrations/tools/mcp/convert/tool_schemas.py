@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 Schema = dict[str, Any]
 Path = tuple[str, ...]
-# Properties, each with its schemas in several alternatives, and the names of those that are required.
+# The schemas of each property, one per alternative, and the names of the required properties.
 _Object = tuple[dict[str, list[Any]], list[str]]
 
-# Keywords whose values are schemas by names, schemas in lists, and single schemas.
+# Keywords whose values are mappings from names to schemas, lists of schemas, and single schemas.
 SCHEMAS_BY_NAME: Final = frozenset("properties patternProperties $defs definitions dependentSchemas".split())
 SCHEMA_LISTS: Final = frozenset("allOf anyOf oneOf prefixItems".split())
 SINGLE_SCHEMAS: Final = frozenset(
@@ -45,27 +45,27 @@ TEXTS: Final = frozenset({"title", "description", "$comment"})
 # a deeper schema it could raise a RecursionError if the caller's stack is already some hundred frames deep.
 _MAX_NESTING: Final = 64
 _MAX_QUOTED: Final = 200
-# How many references to nowhere a note names.
+# How many unresolvable references a note names.
 _MOST_NOTED: Final = 10
 
 _DEFINITIONS: Final = ("$defs", "definitions", "schemas")
-# All references are to `$defs`, and what they name is there, so that these have no use any more. The keyword
-# `dependencies` of older drafts only says what is required besides.
+# After conversion, all references point into `$defs`, so these keywords have no further use. The keyword `dependencies`
+# of older drafts only adds requirements.
 _LEFT_OUT: Final = frozenset(
     "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef $vocabulary $defs definitions "
     "dependencies".split()
 )
-# What is folded at the root. The result only accepts more.
+# Keywords that are folded into one object at the root. The result never accepts less.
 _FOLDED: Final = frozenset("$ref allOf anyOf oneOf not if then else enum const discriminator".split())
 
 _Type = Literal["array", "boolean", "integer", "null", "number", "object", "string"]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
-# What Python calls them, as some servers do.
+# Python's names of the types, which some servers use.
 _PYTHON_TYPES: Final = {
     **{"int": "integer", "float": "number", "str": "string", "bool": "boolean"},
     **{"list": "array", "dict": "object"},
 }
-# What the values of keywords must be; others make the schema invalid, but an annotation is dropped.
+# Types of the values of keywords. A wrong annotation is dropped; any other wrong value makes the schema invalid.
 _ANNOTATIONS: Final[dict[str, Any]] = {
     **dict.fromkeys("title description $comment format contentEncoding contentMediaType".split(), str),
     **dict.fromkeys("deprecated readOnly writeOnly".split(), bool),
@@ -104,15 +104,15 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     """
     Convert the `inputSchema` of an MCP tool, in any draft, to parameters that Haystack and LLM providers accept.
 
-    The result is valid in draft 2020-12 and as strict as the schema, or less: several subschemas of the root become one
-    object, a reference to nowhere accepts anything, a `pattern` that Python cannot compile is dropped, and a keyword
-    whose value is `null` counts as absent. References are never fetched. What they name is in `$defs`.
+    The result is valid in draft 2020-12 and at most as strict as the schema: several subschemas of the root become one
+    object, an unresolvable reference accepts anything, a `pattern` that Python cannot compile is dropped, and a keyword
+    whose value is `null` counts as absent. References are never fetched; their targets are collected in `$defs`.
 
     :param schema: The schema from the server. It is not changed, and the result shares no mutable part with it.
-    :param notes: Gets a clause about each thing that is missing in the schema.
+    :param notes: A list to which a clause is appended if definitions are missing in the schema.
     :returns: A 2020-12 schema with a top-level `type: object` and `properties`.
-    :raises ValueError: If the schema is not that of an object, is nested too deeply, or is invalid. The message gives
-        the location as a JSON pointer.
+    :raises ValueError: If the schema does not describe an object, is nested too deeply, or is invalid. The message
+        contains the location as a JSON pointer.
     """
     if not isinstance(schema, dict):
         _fail((), f"must be a JSON object, not {type(schema).__name__}")
@@ -128,7 +128,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     if notes is not None and conversion.missing:
         shown = ", ".join(repr(shortened(ref)) for ref in [*conversion.missing][:_MOST_NOTED])
         notes.append(
-            f"its schema refers to definitions that it does not have, in whose place it takes anything: {shown}"
+            f"its schema refers to definitions that it does not have; anything is accepted in their place: {shown}"
         )
     return result
 
@@ -139,8 +139,8 @@ def without_properties(schema: Schema, names: Iterable[str]) -> Schema:
 
     :param schema: The result of `normalize_parameters`. It is not changed.
     :param names: The properties to remove. Unknown names are ignored.
-    :returns: A copy without these properties, without their definitions, and without what the schema says of the
-        presence of several.
+    :returns: A copy without these properties and their definitions, and without keywords that relate the presence of
+        several properties.
     """
     hidden = set(names).intersection(schema["properties"])
     if not hidden:
@@ -155,10 +155,10 @@ def without_properties(schema: Schema, names: Iterable[str]) -> Schema:
 
 def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
     """
-    Replace the values of the keywords of a JSON schema, also in the schemas within it.
+    Replace the values of the keywords of a JSON schema and its subschemas.
 
     :param schema: The schema. It is not changed.
-    :param change: Returns the new value for each keyword whose value is no schema, and its value.
+    :param change: Takes a keyword whose value is not a schema, and the value; returns the new value.
     :returns: The changed schema.
     """
     if isinstance(schema, list):
@@ -178,12 +178,12 @@ def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
 
 def map_strings(value: Any, change: Callable[[str], str]) -> Any:
     """
-    Replace all texts of a JSON value, names and enumerations included.
+    Replace all strings in a JSON value, including names and enumerations.
 
     :param value: The value. It is not changed.
-    :param change: Returns the new text for each.
-    :returns: The changed value. No list has a text twice because of the change, and the `pattern` of a schema keeps its
-        meaning: its invisible characters are escaped.
+    :param change: Takes a string and returns the new one.
+    :returns: The changed value. Strings that became equal occur only once in a list of strings. The `pattern` of a
+        schema keeps its meaning: its invisible characters are escaped.
     """
     if isinstance(value, str):
         return change(value)
@@ -201,10 +201,10 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 def shortened(text: str) -> str:
     """
-    Return what messages quote of a text of a server.
+    Shorten a server's text, so that a message can quote it.
 
     :param text: The text.
-    :returns: Its beginning, if it is long.
+    :returns: Its beginning if it is long, else the text.
     """
     return text if len(text) <= _MAX_QUOTED else f"{text[:_MAX_QUOTED]}..."
 
@@ -217,11 +217,11 @@ def _fail(path: Path, reason: str) -> NoReturn:
 
 def _with_definitions(schema: Schema, definitions: Schema) -> Schema:
     """
-    Return a converted schema with those of some definitions that it refers to, directly or not.
+    Return a converted schema with the definitions that it refers to, directly or indirectly.
     """
     used: Schema = {}
     waiting: list[Any] = [schema]
-    for node in waiting:  # which grows
+    for node in waiting:  # the list grows
         if isinstance(node, dict):
             name = str(node.get("$ref")).removeprefix("#/$defs/")
             if name in definitions and name not in used:
@@ -238,17 +238,17 @@ class _Conversion:
 
     def __init__(self, root: Schema) -> None:
         self._root = root
-        # The server's schemas that references name, and their names in `$defs`, by the identities of the schemas.
+        # The names in `$defs` of the server's schemas that references point to, by `id` of the schema.
         self._named: dict[int, str] = {}
         self._waiting: list[tuple[str, Schema]] = []
         self._definitions: Schema = {}
         self._folded: dict[str, _Object | None] = {}
-        # The references to nowhere, in their order.
+        # The unresolvable references, in their order.
         self.missing: dict[str, None] = {}
 
     def result(self) -> Schema:
         result: Schema = self._schema(self._root, ())
-        for name, definition in self._waiting:  # which grows
+        for name, definition in self._waiting:  # the list grows
             self._definitions[name] = self._schema(definition, ("$defs", name))
         if not _FOLDED.isdisjoint(result):
             folded = self._fold(result)
@@ -262,7 +262,8 @@ class _Conversion:
         return _with_definitions(result, self._definitions)
 
     def _schema(self, node: Any, path: Path) -> Any:
-        # PHP encodes an empty object as a list; `true`, which Rust has for any value, some chat generators cannot read.
+        # PHP encodes an empty object as a list. Rust servers write `true` for any value; some chat generators cannot
+        # read that.
         if node is True or node == []:
             return {}
         if node is False:
@@ -276,7 +277,7 @@ class _Conversion:
             place = (*path, key)
             if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
                 continue
-            if value in ([], {}) and key in ("required", "dependentRequired"):  # either, as PHP and Lua encode them
+            if value in ([], {}) and key in ("required", "dependentRequired"):  # PHP and Lua confuse [] and {}
                 continue
             if key in SCHEMAS_BY_NAME:
                 result[key] = {
@@ -288,11 +289,11 @@ class _Conversion:
                 result[key] = [self._schema(each, (*place, str(index))) for index, each in enumerate(value)]
             elif key in SINGLE_SCHEMAS:
                 result[key] = self._schema(value, place)
-                if key == "additionalProperties" and result[key] == {}:  # the same; OpenAI refuses it without a type
+                if key == "additionalProperties" and result[key] == {}:  # equivalent, but OpenAI refuses {}
                     result[key] = True
             elif _is_kept(key, value, place):
                 result[key] = deepcopy(value)
-            # Where a schema that accepts more makes the one around it accept less, perhaps nothing.
+            # Inside these keywords, a subschema that accepts more makes the outer schema accept less, perhaps nothing.
             if key in ("not", "if") and result[key] != value:
                 del result[key]
         if not all(map(_compiles, result.get("patternProperties", ()))):
@@ -300,8 +301,7 @@ class _Conversion:
             result.pop("additionalProperties", None)
         if "$ref" in result:
             self._point(result)
-        # OpenAI refuses a whole request for a list of which no items are said, and for an enumeration that is empty or
-        # has a value twice.
+        # OpenAI refuses a whole request if an array has no `items`, or an enumeration is empty or repeats a value.
         if _is_among("array", result.get("type")):
             result.setdefault("items", {})
         if "required" in result:
@@ -316,7 +316,7 @@ class _Conversion:
 
     def _point(self, holder: Schema) -> None:
         """
-        Make the reference of a schema one to `$defs`, or remove it if it is to nowhere.
+        Rewrite the reference of a schema to point into `$defs`, or remove it if it cannot be resolved.
         """
         ref: str = holder.pop("$ref")
         target = self._find(ref)
@@ -335,7 +335,7 @@ class _Conversion:
 
     def _find(self, ref: str) -> Any:
         """
-        Return the server's schema that a reference names, wherever it stands; None if it stands nowhere.
+        Return the server's schema that a reference names, wherever it is in the document; None if it is not there.
         """
         if ref == "#" or ref.startswith("#/"):
             found = at_pointer(self._root, ref[1:])
@@ -343,7 +343,7 @@ class _Conversion:
                 return found
         last = ref.rpartition("/")[2]
         waiting: list[Any] = [self._root]
-        for node in waiting:  # which grows
+        for node in waiting:  # the list grows
             if isinstance(node, dict):
                 for key in _DEFINITIONS:
                     definitions = node.get(key)
@@ -358,7 +358,8 @@ class _Conversion:
         """
         Find the properties of the objects that a converted schema accepts, and which of them it requires.
 
-        :returns: The schemas of each property in the alternatives, and the names; None if it accepts no objects.
+        :returns: The schemas of each property, one per alternative, and the required names; None if it accepts no
+            objects.
         """
         if not isinstance(schema, dict):
             return ({}, []) if schema is True else None
@@ -384,7 +385,7 @@ class _Conversion:
 
     def _fold_definition(self, name: str) -> _Object | None:
         if name not in self._folded:
-            self._folded[name] = ({}, [])  # what it says if it is in itself
+            self._folded[name] = ({}, [])  # the value used if the definition contains itself
             self._folded[name] = self._fold(self._definitions.get(name, True))
         return self._folded[name]
 
@@ -405,7 +406,7 @@ def _either(alternatives: list[_Object | None]) -> _Object | None:
 def _any_of(schemas: list[Any]) -> Any:
     if len(schemas) == 1 or {} in schemas:
         return schemas[0] if len(schemas) == 1 else {}
-    # The property by whose value one alternative is meant.
+    # This property's value selects the alternative.
     if all(isinstance(each, dict) and not {"const", "enum"}.isdisjoint(each) for each in schemas):
         values = [value for each in schemas for value in each.get("enum", [each.get("const")])]
         shared = {key: value for key, value in schemas[0].items() if all(each.get(key) == value for each in schemas)}
@@ -420,7 +421,7 @@ def _mapping(value: Any, path: Path) -> Schema:
 
 
 def _types(declared: Any) -> Any:
-    # Gemini has them in capitals.
+    # Gemini writes types in capitals.
     if isinstance(declared, list) and all(isinstance(each, str) for each in declared):
         return list(dict.fromkeys(map(_types, declared)))
     return _PYTHON_TYPES.get(declared.lower(), declared.lower()) if isinstance(declared, str) else declared
@@ -447,7 +448,7 @@ def _modern(node: Schema) -> Schema:
         out["type"] = _types(out["type"])
         if out["type"] == "any":
             del out["type"]
-    # In draft 03, and in many schemas since, a property says itself that it is required.
+    # In draft 03, and in many schemas since, a property itself declares that it is required.
     if isinstance(out.get("required"), bool):
         del out["required"]
     properties = out.get("properties")
@@ -498,7 +499,7 @@ def _use_common_keywords(schema: Schema) -> None:
 
 def _is_kept(key: str, value: Any, place: Path) -> bool:
     """
-    Check the value of a keyword; False if the keyword is to be dropped.
+    Check the value of a keyword, and return False if the keyword must be dropped.
     """
     if key in _ANNOTATIONS:
         return isinstance(value, _ANNOTATIONS[key])
@@ -521,7 +522,7 @@ def _compiles(pattern: str) -> bool:
     return True
 
 
-# Tools that need what other revisions have
+# Tools that need another revision
 
 NEEDS_TASKS: Final = (
     "it can only be called as a task of revision 2025-11-25 (execution.taskSupport), which later revisions have "
@@ -533,7 +534,7 @@ def needs_tasks(definition: types.Tool) -> bool:
     """
     Return whether a tool can be called only as a task.
 
-    :param definition: What the server says of it.
-    :returns: Whether it says so.
+    :param definition: The server's definition of the tool.
+    :returns: True if the definition says so.
     """
     return definition.execution is not None and definition.execution.task_support == "required"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What this client does for a server that asks it for something.
+Handlers for the requests and notifications that a server sends to this client.
 """
 
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The handlers of one session: how they are called, and what the server gets of what they return.
+The handlers of one session: calls them, and converts what they return to responses for the server.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The log messages of a server go to the logger of this name and its own.
+# A server's log messages go to the logger with this name plus the server's name.
 LOGGER_NAME: Final = "haystack_integrations.tools.mcp.servers"
 
-# Keywords of a form's fields that are checked quickly, whatever a server wrote there. Patterns may never end.
+# Keywords of a form's fields that are quick to check, whatever the server wrote. Matching a pattern may never end.
 _CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
-# Python has no counterparts of these levels, but of the others.
+# Python has no counterparts of these levels; it has counterparts of the others.
 _LEVELS = {"notice": "INFO", "alert": "CRITICAL", "emergency": "CRITICAL"}
 
-# Of a log message, in characters.
+# Longest log message, in characters.
 _LONGEST_LINE = 10_000
 
 # The fields of MCPHandlers that answer the requests of a server.
@@ -66,14 +66,14 @@ class Callbacks:
     """
     The handlers of one session.
 
-    None of them raises: in the newer revisions an exception would become that of the tool call.
+    They never raise, because in the newer revisions an exception would become the error of the tool call.
     """
 
     def __init__(self, handlers: MCPHandlers, server: str, redactor: Redactor) -> None:
         """
         Initialize the Callbacks.
 
-        :param handlers: What the user wants done.
+        :param handlers: The user's handlers.
         :param server: Describes the server in logs.
         :param redactor: Redacts secrets in logs.
         """
@@ -81,18 +81,18 @@ class Callbacks:
         self._server = server
         self._server_name = server
         self._redactor = redactor
-        # Whose loop a handler runs in that is part of no operation.
+        # Returns the caller whose event loop to use for handlers that belong to no operation.
         self.caller: Callable[[], Caller | None] = lambda: None
-        # The tasks of the requests that such a handler may be for.
+        # Returns the tasks of the requests that such a handler may belong to.
         self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
-        # What a handler runs in that the server wants something of.
+        # Makes the context manager in which a handler answers the server.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
         self._logged = InOrder(partial(self._deliver, "logging"))
         self._noted = InOrder(partial(self._deliver, "messages"))
-        # The revision of the protocol; until it is known, one of a handshake.
+        # The revision of the protocol; until it is known, the latest with a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
-        # The fields of MCPHandlers that the server wanted and that are not there, with how often.
+        # How often the server wanted a field of MCPHandlers that is not set, by field.
         self.wanted: dict[str, int] = {}
 
     @property
@@ -111,10 +111,10 @@ class Callbacks:
 
     def missing(self, method: str) -> types.ErrorData | None:
         """
-        Look whether a handler that the server wants is there, and take note if it is not.
+        Check whether the handler for a request is set; if it is not, count that and warn the first time.
 
         :param method: The method of the server's request.
-        :returns: What the server gets if it is not; in the newer revisions, what the call fails with.
+        :returns: None if it is set, else the error for the server, with which the call fails in the newer revisions.
         """
         field = FIELDS[method]
         if getattr(self.handlers, field) is not None:
@@ -135,7 +135,7 @@ class Callbacks:
 
     async def answer(self, request: types.InputRequest) -> _Answer:
         """
-        Return the answer of a handler, which is there, to what the server asks.
+        Answer a request of the server with its handler, which must be set.
 
         :param request: The request.
         :returns: The answer.
@@ -152,12 +152,12 @@ class Callbacks:
         self, version: str, capabilities: Mapping[str, Any], server_name: str | None
     ) -> types.LoggingLevel | None:
         """
-        Keep what was negotiated, and warn of handlers that will never be called.
+        Store the results of the negotiation, and warn about handlers that will never be called.
 
         :param version: The revision of the protocol.
-        :param capabilities: Those of the server.
-        :param server_name: What the server calls itself.
-        :returns: The level of log messages that the server is to be asked for with a request of its own, if it is.
+        :param capabilities: The server's capabilities.
+        :param server_name: The name that the server gives itself.
+        :returns: The log level to request from the server with `logging/setLevel`; None for no request.
         """
         self._server_name = server_name or self._server
         handlers = self.handlers
@@ -175,10 +175,10 @@ class Callbacks:
         """
         Return which handlers to configure, for the error of a call.
 
-        :param before: What `wanted` was before the call.
+        :param before: A copy of `wanted` from before the call.
         :param code: The code of the protocol error, if it is one.
-        :param data: Its data.
-        :returns: Sentences, or None if the error is about something else.
+        :param data: The data of the protocol error.
+        :returns: Sentences, or None if the error is not about handlers.
         """
         fields = [field for field, count in self.wanted.items() if count > before.get(field, 0)]
         if _needs_url(code, data):
@@ -201,7 +201,7 @@ class Callbacks:
 
         :param code: The code of the call's error.
         :param data: The data of that error.
-        :returns: Whether the user did, so that the call is to be sent again.
+        :returns: True if the user opened them, so that the call can be sent again.
         """
         if not _needs_url(code, data) or self.handlers.elicitation is None:
             return False
@@ -230,7 +230,7 @@ class Callbacks:
         Log why a handler failed.
 
         :param field: The field of MCPHandlers.
-        :param error: What it raised.
+        :param error: The exception that it raised.
         """
         error = self._redactor.error(error)
         logger.error(
@@ -253,7 +253,7 @@ class Callbacks:
     async def _guarded(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
         request = current_request.get()
         requests = self.requests_under_way() if request is None else [request]
-        if asyncio.current_task() in requests:  # it ends with its request anyway
+        if asyncio.current_task() in requests:  # the handler ends with its request anyway
             requests = []
         try:
             with self.on_question(), self._on_behalf_of_caller():
@@ -269,7 +269,7 @@ class Callbacks:
 
     async def elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult | types.ErrorData:
         """
-        Return the answer of the user's handler to what a server wants.
+        Answer an elicitation request with the user's handler.
 
         :param params: The request.
         :returns: The answer.
@@ -291,7 +291,7 @@ class Callbacks:
 
         :param params: The message.
         """
-        # Not every server sets the level that it is asked for.
+        # Some servers ignore the level that they are asked for.
         if self.handlers.log_level is not None and _severity(params.level) < _severity(self.handlers.log_level):
             return
         if self.handlers.logging is None:
@@ -302,7 +302,7 @@ class Callbacks:
 
     def note(self, message: types.Notification[Any, Any]) -> None:
         """
-        Pass on a notification of the server to the user's handler for all of them.
+        Pass a notification of the server to the user's handler for all notifications.
 
         :param message: The notification.
         """
@@ -317,18 +317,18 @@ class Callbacks:
 
 
 class _NobodyWaitsError(Exception):
-    """Raised when no handler has to answer any more."""
+    """Raised when nothing waits for a handler's answer any more."""
 
 
 async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[Any, Any, T]) -> T:
-    # In some revisions, nothing says which request a question of the server is for, and nobody takes it back.
+    # In some revisions, a server's question neither names the request that it belongs to, nor is ever withdrawn.
     answering = asyncio.create_task(answer)
     left = set(requests)
 
     def ended(request: asyncio.Task[Any]) -> None:
         if request.cancelled() or request.exception() is not None:
             left.discard(request)
-        if not left and not answering.cancelling():  # a second time, it would not let a handler clean up
+        if not left and not answering.cancelling():  # cancelling twice would interrupt the handler's cleanup
             answering.cancel()
 
     for request in requests:
@@ -347,7 +347,7 @@ async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[
 
 
 def _needs_url(code: int | None, data: Any) -> bool:
-    # Servers have used the code for errors of their own.
+    # Some servers use this code for their own errors.
     return code == types.URL_ELICITATION_REQUIRED and isinstance(data, dict) and bool(data.get("elicitations"))
 
 
@@ -357,13 +357,13 @@ def _severity(level: types.LoggingLevel) -> int:
 
 def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.ElicitResult | types.ErrorData:
     """
-    Convert what a handler, or a caller, answers to what the server gets.
+    Convert the answer of a handler, or of a caller, to the result for the server.
 
     :param params: The request of the server.
     :param answer: A dictionary, True, False, None, or an ElicitResult or ErrorData of the MCP SDK.
     :returns: The result.
-    :raises TypeError: If the answer is something else.
-    :raises ValueError: If the answer does not fit the form. The text does not quote it.
+    :raises TypeError: If the answer has another type.
+    :raises ValueError: If the answer does not fit the form. The message does not quote it.
     """
     form = params.requested_schema if isinstance(params, types.ElicitRequestFormParams) else None
     result: types.ElicitResult | types.ErrorData
@@ -393,7 +393,7 @@ def _filled_in(values: dict[str, Any]) -> types.ElicitResult:
     try:
         return types.ElicitResult(action="accept", content=values)
     except ValidationError:
-        # Its text quotes what was filled in.
+        # Pydantic's message quotes the values.
         msg = "the values of a form must be strings, numbers, booleans or lists of strings"
         raise ValueError(msg) from None
 
@@ -403,9 +403,9 @@ def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(checked)
     except SchemaError:
-        return  # the server has to know what it asks for
+        return  # only the server can check the answers to a form with an invalid schema
     errors = Draft202012Validator(checked).iter_errors(values)
-    # The texts of the errors quote what was filled in.
+    # The messages of the errors quote the values, so only the fields are named.
     wrong = sorted({str(error.path[0]) for error in errors if error.path})
     wrong += [f"{name} is required" for name in missing(schema, values)]
     if wrong:
@@ -417,12 +417,12 @@ def _quickly_checked(field: Any) -> dict[str, Any]:
     if not isinstance(field, dict):
         return {}
     checked = {key: field[key] for key in _CHECKED if key in field}
-    # Of several things, and with titles, what can be chosen is in these.
+    # Fields with several choices list them in `items`, fields with titled choices in `oneOf` or `anyOf`.
     if "items" in field:
         checked["items"] = _quickly_checked(field["items"])
     choices = field.get("oneOf") or field.get("anyOf")
     if isinstance(choices, list):
-        # Not `oneOf`: without what is not checked, more than one may fit.
+        # Not `oneOf`: without the unchecked keywords, more than one choice may match.
         checked["anyOf"] = [_quickly_checked(choice) for choice in choices]
     return checked
 
@@ -432,8 +432,8 @@ def roots_result(roots: Any) -> types.ListRootsResult:
     Answer a request for roots.
 
     :param roots: Paths, `file://` URIs, or roots of the MCP SDK.
-    :returns: The answer. Relative paths are resolved now.
-    :raises TypeError: If it is something else.
+    :returns: The answer, in which relative paths have been resolved.
+    :raises TypeError: If `roots` is anything else.
     """
     if isinstance(roots, types.ListRootsResult):
         return roots
@@ -460,7 +460,7 @@ def _log_message(server_name: str, params: types.LoggingMessageNotificationParam
     """
     Write a server's log message to the logger of this server.
 
-    :param server_name: What the server calls itself.
+    :param server_name: The name that the server gives itself.
     :param params: The message.
     :param redactor: Redacts the secrets that the server was given.
     """
@@ -480,6 +480,6 @@ def _as_text(data: Any) -> str:
 
 
 def _line(text: str) -> str:
-    # Control characters of a server must not forge lines of the log, or steer a terminal.
+    # Control characters from a server must not forge lines in the log or control a terminal.
     text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How functions of the user are called from the event loop that holds all sessions, and how they get progress.
+Calls the user's functions from the event loop that holds all sessions, and delivers reports of progress to them.
 
-None runs in that loop: functions in `MCPHandlers` run as `call` says, those for the progress of a single call where its
-caller is. Each of these gets all reports of a call, in order, before the call returns.
+The functions never run in that loop. Functions in `MCPHandlers` run as `call` describes. A function for the progress of
+one call runs in its caller's thread or event loop. It receives all reports of the call, in order, before the call
+returns.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# What waits for a slow function is not to fill the memory.
+# Bounds the queue of a slow function, so that it does not fill the memory.
 _MOST_WAITING = 10_000
 
 
 async def call(function: Callable[..., Any], *args: Any) -> Any:
     """
-    Call a function of the user: await an async one, and run a sync one in a daemon thread of its own.
+    Call a function of the user: await an async function, and run a sync function in its own daemon thread.
 
-    An async one runs in the event loop of the caller if that is running, so that it can use what belongs to that loop.
-    A pool of threads could run dry if functions wait for calls that wait for functions. If the caller is cancelled, an
-    async function is, too; a thread is left to itself.
+    An async function runs in the caller's event loop if that is running, so that it can use objects bound to that loop.
+    There is no thread pool, because it could run dry if functions wait for calls that wait for functions. If the caller
+    is cancelled, an async function is cancelled with it; a thread keeps running.
 
     :param function: The function.
     :param args: Its arguments.
@@ -67,7 +68,7 @@ async def _in_loop_of_caller(awaitable: Awaitable[Any]) -> Any:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        # It would end this task, and with it what others wait for.
+        # A CancelledError would end this task, and with it operations that others wait for.
         msg = "it was cancelled in its event loop"
         raise RuntimeError(msg) from None
 
@@ -76,7 +77,7 @@ def is_asynchronous(function: object) -> bool:
     """
     Return whether a function has to be awaited.
 
-    :param function: A function, or an object that can be called.
+    :param function: A function or another callable.
     :returns: True if it is asynchronous.
     """
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
@@ -84,7 +85,7 @@ def is_asynchronous(function: object) -> bool:
 
 class InOrder:
     """
-    Delivers items one after the other, without holding up whoever has them.
+    Delivers items one at a time, without blocking the code that puts them.
     """
 
     def __init__(
@@ -96,8 +97,8 @@ class InOrder:
         Initialize the InOrder.
 
         :param deliver: Takes one item; it must not raise.
-        :param context: Where `deliver` runs, and whose caller the items are for. By default it is an empty one, as it
-            may outlive the calls on whose behalf the items are put.
+        :param context: The context in which `deliver` runs, and whose caller all items belong to. By default an empty
+            one, because the delivery may outlive the calls on whose behalf items are put.
         """
         self._deliver = deliver
         self._context = context
@@ -106,7 +107,7 @@ class InOrder:
 
     def put(self, item: Any) -> None:
         """
-        Deliver an item after those that wait. To be called in the loop.
+        Deliver an item after those that are waiting. Call this in the loop.
 
         :param item: The item.
         """
@@ -120,10 +121,10 @@ class InOrder:
 
     async def delivered(self, timeout: float | None) -> bool:
         """
-        Wait until there is nothing left to deliver.
+        Wait until all items are delivered.
 
-        :param timeout: How long, in seconds; None for no limit.
-        :returns: Whether there is nothing left.
+        :param timeout: How long to wait, in seconds; None for no limit.
+        :returns: Whether all items are delivered.
         """
         if self._task is not None:
             await asyncio.wait({self._task}, timeout=timeout)
@@ -140,7 +141,7 @@ class InOrder:
         try:
             while self._waiting:
                 item, caller = self._waiting.popleft()
-                caller_of_operation.set(caller)  # the context is of these items only
+                caller_of_operation.set(caller)  # the context is used for these items only
                 await self._deliver(item)
         finally:
             self._task = None
@@ -150,13 +151,13 @@ class InOrder:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MCPProgress:
     """
-    What a server reports of a call while its tool is running.
+    A server's report on the progress of a call while its tool is running.
 
-    :param server: The server, in words and without secrets.
-    :param tool_name: Name of the tool at the server.
-    :param progress: How far it is; greater with each report.
-    :param total: How far it will be at the end, if the server knows.
-    :param message: What the server says about it, if it does.
+    :param server: Description of the server, without secrets.
+    :param tool_name: The server's name of the tool.
+    :param progress: The progress so far; it increases with each report.
+    :param total: The progress at the end, if the server knows it.
+    :param message: The server's message about the progress, if any.
     """
 
     server: str
@@ -171,10 +172,10 @@ ProgressCallback: TypeAlias = Callable[[MCPProgress], Awaitable[None] | None]
 
 class _Reports:
     """
-    The reports of one call on their way to one function.
+    Delivers the reports of one call to one function.
 
-    An exception of the function does not end the call, whose tool may have done its work: it is logged, and the
-    function gets no more reports of this call.
+    If the function raises, the call continues, because its tool may have done its work. The exception is logged, and
+    the function receives no further reports of this call.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
@@ -213,7 +214,7 @@ class _Reports:
 
 class HandlerReports(_Reports):
     """
-    Reports for the function in `MCPHandlers`, which runs where functions of handlers do. Used in the executor's loop.
+    Reports for the function in `MCPHandlers`, which runs like other handlers. Used in the executor's loop.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
@@ -231,14 +232,14 @@ class HandlerReports(_Reports):
         await call(self._callback, report)
 
 
-class AwaitedReports(_Reports):
+class LoopReports(_Reports):
     """
     Reports for a function that runs in the event loop of the caller.
     """
 
     def __init__(self, callback: ProgressCallback) -> None:
         """
-        Initialize the AwaitedReports. To be called in the caller's loop.
+        Initialize the LoopReports. Call this in the caller's loop.
 
         :param callback: The function, asynchronous or not.
         """
@@ -248,21 +249,21 @@ class AwaitedReports(_Reports):
 
     def add(self, report: MCPProgress) -> None:
         """
-        Call the function with a report, after those that wait. From any thread.
+        Call the function with a report, after those that are waiting. Thread-safe.
 
         :param report: The report.
         """
         try:
             self._loop.call_soon_threadsafe(self._in_order.put, report)
         except RuntimeError:
-            pass  # the caller's loop was closed, and with it went the call
+            pass  # the caller's loop was closed, which ended the call
 
     async def wait(self, operation: Coroutine[Any, Any, T]) -> T:
         """
-        Await a result, and call the function meanwhile.
+        Await an operation, and call the function meanwhile.
 
-        :param operation: What gives the result.
-        :returns: The result.
+        :param operation: The operation.
+        :returns: Its result.
         """
         try:
             try:
@@ -273,12 +274,12 @@ class AwaitedReports(_Reports):
             await self._in_order.delivered(None)
             return result
         finally:
-            self._in_order.cancel()  # does nothing if all is delivered
+            self._in_order.cancel()  # does nothing if everything is delivered
 
 
-class WaitingReports(_Reports, queue.SimpleQueue["MCPProgress | None"]):
+class ThreadReports(_Reports, queue.SimpleQueue["MCPProgress | None"]):
     """
-    Reports for a function that the calling thread, which cannot await it, runs while it waits for the call.
+    Reports for a function that the calling thread runs while it waits for the call. It cannot be asynchronous.
     """
 
     def get(self, block: bool = True, timeout: float | None = None) -> None:
@@ -286,8 +287,8 @@ class WaitingReports(_Reports, queue.SimpleQueue["MCPProgress | None"]):
         Wait for the None that the executor puts at the end of the call, and call the function meanwhile.
 
         :param block: Whether to wait.
-        :param timeout: How long, in seconds; None for no limit.
-        :raises queue.Empty: If the time is over.
+        :param timeout: How long to wait, in seconds; None for no limit.
+        :raises queue.Empty: If the timeout expires.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The settings of what this client does for a server, and ready-made answers to servers that want something of the user.
+The settings for answering a server's requests, and ready-made handlers for questions to the user.
 
-Free of the MCP SDK, so that loading YAML stays cheap. `params` is an `ElicitRequestFormParams` or
-`ElicitRequestURLParams` of it.
+This module does not import the MCP SDK, so that loading YAML stays cheap. `params` is the SDK's
+`ElicitRequestFormParams` or `ElicitRequestURLParams`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_
 @stored_in("haystack_integrations.tools.mcp.handlers")
 def accept_defaults(params: Any) -> dict[str, Any] | bool:
     """
-    Fill in a form with the defaults of its schema, without asking anybody. A handler for `MCPHandlers.elicitation`.
+    Fill in a form with the defaults of its schema, without asking anyone. A handler for `MCPHandlers.elicitation`.
 
     :param params: The request of the server.
-    :returns: The values. False, which declines, for a URL and for a form with a required field without a default.
+    :returns: The values. False, which declines, for a URL, and for a form with a required field without a default.
     """
     if params.mode != "form":
         return False
@@ -54,7 +54,7 @@ def accept_defaults(params: Any) -> dict[str, Any] | bool:
 @stored_in("haystack_integrations.tools.mcp.handlers")
 def decline(params: Any) -> bool:  # noqa: ARG001 - the signature of a handler
     """
-    Decline, without asking anybody. A handler for `MCPHandlers.elicitation`.
+    Decline without asking anyone. A handler for `MCPHandlers.elicitation`.
 
     :param params: The request of the server.
     :returns: False.
@@ -65,11 +65,11 @@ def decline(params: Any) -> bool:  # noqa: ARG001 - the signature of a handler
 @stored_in("haystack_integrations.tools.mcp.handlers")
 def answer_later(params: Any) -> None:
     """
-    Leave a tool call open whose server wants something of the user. A handler for `MCPHandlers.elicitation`.
+    Leave a tool call open when its server asks the user a question. A handler for `MCPHandlers.elicitation`.
 
-    Where the server speaks revision 2026-07-28, the call fails with an `MCPCallPendingError`, whose `pending_call` can
-    be kept and continued with answers at any time, in any process. Questions that come another way are cancelled: those
-    of earlier revisions, and those of resources and prompts.
+    If the server speaks revision 2026-07-28, the call fails with an `MCPCallPendingError`, whose `pending_call` can be
+    stored and continued with answers at any time, in any process. All other questions are cancelled: those of earlier
+    revisions, and those asked while reading resources or prompts.
 
     :param params: The request of the server.
     :returns: None, which cancels.
@@ -81,8 +81,8 @@ class AskUser:
     """
     Asks the user through a `ConfirmationUI` of Haystack, such as `SimpleConsoleUI`. For `MCPHandlers.elicitation`.
 
-    A form is shown with its defaults, and can be confirmed, modified or rejected; a URL is shown to be opened, and
-    confirmed when that is done. The UI runs in a thread of its own; on the console, one question is asked at a time.
+    A form is shown with its defaults, and can be confirmed, modified or rejected. A URL is shown; the user opens it and
+    then confirms. The UI runs in its own thread; on the console, one question is asked at a time.
 
     ### Usage example
 
@@ -114,8 +114,8 @@ class AskUser:
         Ask the user.
 
         :param params: The request of the server.
-        :param server: What to call the server.
-        :returns: The values of the form, or whether the URL was opened. False if the user declines, or leaves a
+        :param server: The name of the server to show.
+        :returns: The values of the form, or True if the URL was opened. False if the user declines, or leaves a
             required field empty.
         """
         is_form = params.mode == "form"
@@ -128,7 +128,7 @@ class AskUser:
             return True
         values = changed if decision.action == "modify" else shown
         known = defaults(params.requested_schema)
-        # Without fields that were left empty, unless that is their default.
+        # Drop fields that were left empty, unless empty is their default.
         filled = {
             name: value
             for name, value in values.items()
@@ -186,7 +186,7 @@ def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     Return the required fields without a value.
 
     :param schema: The schema of a form.
-    :param values: What was filled in.
+    :param values: The values that were filled in.
     :returns: Their names.
     """
     required = schema.get("required")
@@ -196,10 +196,10 @@ def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
 
 def options_of(field: Mapping[str, Any]) -> dict[str, str]:
     """
-    Return what can be chosen in a field, of which there may be several.
+    Return the choices of a field that takes one or several of them.
 
     :param field: Its schema.
-    :returns: The titles by the values; nothing if anything can be filled in.
+    :returns: The titles by value; empty if the field is free-form.
     """
     items = field.get("items") if field.get("type") == "array" else field
     items = items if isinstance(items, dict) else {}
@@ -216,7 +216,7 @@ def options_of(field: Mapping[str, Any]) -> dict[str, str]:
 
 def described_options(options: dict[str, str]) -> str:
     """
-    Describe what can be chosen.
+    Describe the choices of a field.
 
     :param options: As `options_of` returns them.
     :returns: For example "r (Red), b (Blue)".
@@ -225,7 +225,7 @@ def described_options(options: dict[str, str]) -> str:
 
 
 def _meanings(schema: dict[str, Any]) -> list[str]:
-    """Describe the fields of which the server says more than a name."""
+    """Describe the fields that have more than a name."""
     lines = []
     for name, field in fields_of(schema).items():
         known = field if isinstance(field, dict) else {}
@@ -236,7 +236,7 @@ def _meanings(schema: dict[str, Any]) -> list[str]:
 
 
 def _shown(schema: dict[str, Any]) -> dict[str, Any]:
-    # The UIs of Haystack take what the user types as it is where a string was, and as JSON otherwise.
+    # Haystack's UIs take the user's input literally if the default is a string, and parse it as JSON otherwise.
     known = defaults(schema)
     return {
         name: known.get(name, "" if isinstance(field, dict) and field.get("type") == "string" else None)
@@ -249,7 +249,7 @@ def _shown(schema: dict[str, Any]) -> dict[str, Any]:
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class MCPSampling(Options):
     """
-    Answers servers that want a model's reply ("sampling"), with limits.
+    Answers servers that ask for a model's reply ("sampling"), with limits.
 
     ### Usage example
 
@@ -259,21 +259,21 @@ class MCPSampling(Options):
     ```
 
     :param chat_generator: Any Haystack chat generator. It gets the server's messages and, as `generation_kwargs`, its
-        `maxTokens`, `temperature` and `stopSequences`, under the names that the generators for OpenAI, Anthropic,
-        Google, Ollama, Amazon Bedrock, Cohere and Hugging Face have for them. It runs in a thread of its own.
-    :param function: A function instead: it gets the server's request (`CreateMessageRequestParams` of the MCP SDK) and
-        returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It runs
-        where functions of MCPHandlers do.
+        `maxTokens`, `temperature` and `stopSequences`, translated to the parameter names of the generators for OpenAI,
+        Anthropic, Google, Ollama, Amazon Bedrock, Cohere and Hugging Face. It runs in its own thread.
+    :param function: A function in place of a generator. It gets the server's request (`CreateMessageRequestParams` of
+        the MCP SDK) and returns a string, a `ChatMessage`, or a `CreateMessageResult` or `ErrorData` of the MCP SDK. It
+        runs like the other functions of MCPHandlers.
     :param consent: A function that gets the request, like `function`, and returns whether it may be answered. By
-        default, every request may.
+        default, every request is answered.
     :param max_requests: How many requests are answered in a session. By default, there is no limit.
-    :param max_tokens: How many tokens the replies of a session may have altogether. Close to the limit, the model gets
-        a smaller `maxTokens` than the server asks for; beyond it, requests are refused. A reply whose number of tokens
-        is not in the `usage` of its meta counts as `maxTokens`. By default, there is no limit.
+    :param max_tokens: Total number of tokens for the replies of a session. Close to the limit, the model gets a smaller
+        `maxTokens` than the server asks for; beyond it, requests are refused. A reply whose `meta` does not state its
+        tokens in `usage` counts as `maxTokens`. By default, there is no limit.
     :param tools: Whether servers may offer the model tools (revision 2025-11-25 and newer). The server runs them
-        itself: the model's calls go back to it as the reply. By default, if the generator takes `tools`. A function
-        gets such requests only if this is True; to call a tool, it returns a `ChatMessage` with tool calls.
-    :raises ValueError: If there is not exactly one of `chat_generator` and `function`, or a value is invalid.
+        itself: the model's tool calls are the reply to the server. By default, True if the generator takes `tools`. A
+        function gets such requests only if this is True; to call a tool, it returns a `ChatMessage` with tool calls.
+    :raises ValueError: Unless exactly one of `chat_generator` and `function` is given, or if a value is invalid.
     """
 
     _parameter: ClassVar[str] = "sampling"
@@ -287,14 +287,14 @@ class MCPSampling(Options):
 
     def __post_init__(self) -> None:
         """
-        Check what concerns more than one field.
+        Check constraints between fields.
         """
         generator = self.chat_generator
         if (generator is None) == (self.function is None):
             msg = f"pass either `chat_generator` or `function`, got {'neither' if generator is None else 'both'}"
             raise ValueError(msg)
         if generator is not None and (isinstance(generator, type) or not callable(getattr(generator, "run", None))):
-            msg = "`chat_generator` must be a Haystack chat generator. Pass a function as `function`, and no class"
+            msg = "`chat_generator` must be a Haystack chat generator, not a class. Pass a function as `function`"
             raise ValueError(msg)
         if self.tools and generator is not None and not takes_tools(generator):
             msg = f"`tools` is True, but {type(generator).__name__} takes no `tools`"
@@ -304,7 +304,7 @@ class MCPSampling(Options):
         """
         Serialize the settings, functions as import paths and the generator as Haystack does.
 
-        :returns: What differs from the defaults.
+        :returns: The settings that differ from the defaults.
         :raises SerializationError: If a function has no import path, or the generator cannot be stored.
         """
         data = _stored(self, _SAMPLING_FUNCTIONS)
@@ -331,15 +331,15 @@ class MCPSampling(Options):
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class MCPHandlers(Options):
     """
-    What this client does for a server that asks it for something, and what it says of itself.
+    Handlers for a server's requests and notifications, and this client's description of itself.
 
-    Each is off unless given, except that log messages of a server go to Haystack's logging. Two toolsets share a
-    session only if their handlers are equal, because a server's request names no call.
+    Each is off unless given, except that a server's log messages go to Haystack's logging. Two toolsets share a session
+    only if their handlers are equal, because a server's request does not name the call that it belongs to.
 
-    Sync functions run in threads of their own, and may call tools of the same server or run pipelines. Async functions
-    run in the event loop in which the call is awaited, and end with the call; for calls that a thread waits for, and
-    after that loop has ended, they run in the event loop of all sessions, which they must not block. If a function
-    raises, the server is only told that it failed; the log says why.
+    Sync functions run in their own threads, and may call tools of the same server or run pipelines. Async functions run
+    in the event loop in which the call is awaited, and end with the call. If a thread waits for the call, or that loop
+    has ended, they run in the event loop of all sessions, which they must not block. If a function raises, the server
+    only learns that it failed; the log says why.
 
     ### Usage example
 
@@ -350,30 +350,30 @@ class MCPHandlers(Options):
     toolset = MCPToolset(server_info, handlers=handlers)
     ```
 
-    :param sampling: Answers a server that wants a model's reply: a Haystack chat generator, a function, or an
+    :param sampling: Answers a server that asks for a model's reply: a Haystack chat generator, a function, or an
         `MCPSampling`, which documents both and has a consent hook and limits.
-    :param elicitation: Answers a server that wants something of the user. A function that gets the server's request
+    :param elicitation: Answers a server's questions to the user. A function that gets the server's request
         (`ElicitRequestFormParams` or `ElicitRequestURLParams` of the MCP SDK) and returns a dictionary, which fills in
         the form; True to accept (a URL, or a form with its defaults); False to decline; None to cancel; or an
         `ElicitResult` or `ErrorData` of the MCP SDK. Ready-made: `accept_defaults`, `decline`, `AskUser(ui)`, and
-        `answer_later`, with which the call is left open to be continued at any time.
+        `answer_later`, which leaves the call open so that it can be continued at any time.
     :param roots: The folders and files that a server may work on: paths or `file://` URIs, or a function without
-        parameters that returns those of the moment. When they change, `MCPConnection.notify_roots_changed` has servers
-        up to revision 2025-11-25 ask again; newer ones ask in each call.
-    :param logging: Gets the log messages of a server (`LoggingMessageNotificationParams` of the MCP SDK), one after
-        the other, instead of the logger `haystack_integrations.tools.mcp.servers.NAME`.
-    :param log_level: From which level on a server is to send log messages: "debug", "info", "notice", "warning",
+        parameters that returns the current ones. When they change, `MCPConnection.notify_roots_changed` makes servers
+        up to revision 2025-11-25 ask again; newer servers ask in each call.
+    :param logging: Gets a server's log messages (`LoggingMessageNotificationParams` of the MCP SDK), one at a time, in
+        place of the logger `haystack_integrations.tools.mcp.servers.NAME`.
+    :param log_level: The lowest level of log messages that a server should send: "debug", "info", "notice", "warning",
         "error", "critical", "alert" or "emergency". By default, servers up to revision 2025-11-25 decide, and newer
-        ones send none.
-    :param messages: Gets the notifications of a server, as types of the MCP SDK, one after the other and after the
-        package has dealt with them. Reports of progress are not among them, see `progress`.
+        servers send none.
+    :param messages: Gets a server's notifications, as types of the MCP SDK, one at a time, after the package has
+        handled them. They do not include reports of progress; see `progress`.
     :param progress: Called with an MCPProgress for each report of a tool call's progress, in order. The call returns
-        after it. If it raises, that is logged, and it gets no more of that call. Without it, servers are not asked for
-        progress.
-    :param pending_calls: Called with an `MCPPendingCall` for each call that is left open with `answer_later`, and for
-        each that a server runs as a task, before anything else is done with it: to keep it, so that the call can be
-        continued whatever happens to this process. The call waits for it. If it raises, that is logged.
-    :param client_info: What the server is told that this client is: "name", "version" and, if wanted, "title",
+        only after it has been called for all reports. If it raises, that is logged, and it gets no further reports of
+        that call. Without it, servers are not asked for progress.
+    :param pending_calls: Called with an `MCPPendingCall` for each call that `answer_later` leaves open, and for each
+        call that a server runs as a task, before anything else is done with it. It can store the pending call, so that
+        the call can be continued whatever happens to this process. The call waits for it. If it raises, that is logged.
+    :param client_info: How this client introduces itself to the server: "name", "version" and optionally "title",
         "description", "websiteUrl" and "icons"; or an `Implementation` of the MCP SDK. By default, this package.
     :raises ValueError: If a field is invalid. The message names it and its valid values.
     """
@@ -392,7 +392,7 @@ class MCPHandlers(Options):
 
     def __post_init__(self) -> None:
         """
-        Check what types do not say, and convert what is given in a short form.
+        Check constraints beyond types, and expand short forms.
         """
         sampling = self.sampling
         if callable(getattr(sampling, "run", None)):
@@ -415,8 +415,8 @@ class MCPHandlers(Options):
         """
         Serialize the handlers, functions as import paths.
 
-        :returns: What differs from the defaults.
-        :raises SerializationError: If something cannot be stored. The message says what to do.
+        :returns: The handlers that differ from the defaults.
+        :raises SerializationError: If a handler cannot be stored. The message says what to do.
         """
         data = _stored(self, _FUNCTIONS)
         if "sampling" in data:
@@ -426,7 +426,7 @@ class MCPHandlers(Options):
         return data
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return dict.fromkeys(self.changed(), True)  # functions without an import path must not break tracing
+        return dict.fromkeys(self.changed(), True)  # a function without an import path must not break tracing
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MCPHandlers:
@@ -476,9 +476,9 @@ def takes_tools(chat_generator: Any) -> bool:
 
 def is_root(root: object) -> bool:
     """
-    Return whether a server can be told of a folder or file.
+    Return whether a value can be sent to a server as a root.
 
-    :param root: What names it.
+    :param root: The value.
     :returns: True for paths and `file://` URIs.
     """
     if not isinstance(root, (str, Path)) or not str(root):
@@ -487,7 +487,7 @@ def is_root(root: object) -> bool:
 
 
 def _checked_client_info(client_info: Any) -> dict[str, Any]:
-    # An `Implementation` of the MCP SDK, which this module must not import.
+    # Recognizes an `Implementation` by its method, because this module must not import the MCP SDK.
     if callable(dump := getattr(client_info, "model_dump", None)):
         client_info = dump(by_alias=True, mode="json", exclude_none=True)
     if not isinstance(client_info, dict) or not all(

@@ -5,8 +5,8 @@
 """
 Model replies for servers ("sampling"), from a Haystack chat generator or a function.
 
-A server may offer the model tools, which it runs itself: the model's calls go back to it, and it asks again with the
-results.
+A server may offer the model tools, which it runs itself: the model's tool calls are returned to the server, which sends
+another request with their results.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # The specification's code for a refusal by the user.
 REJECTED = -1
 
-# How generators call these, where it is not "max_tokens", "temperature", "stop" and "tool_choice"; by parts of their
-# class names. None: there is no such parameter.
+# The generators' names for "max_tokens", "temperature", "stop" and "tool_choice" where they differ, by parts of the
+# generators' class names. None: there is no such parameter.
 _NAMES: dict[str, dict[str, str | None]] = {
     "OpenAIResponses": {"max_tokens": "max_output_tokens", "stop": None},
     "Anthropic": {"stop": "stop_sequences"},
@@ -46,19 +46,19 @@ _NAMES: dict[str, dict[str, str | None]] = {
     "HuggingFaceLocal": {"max_tokens": "max_new_tokens", "stop": None, "tool_choice": None},
 }
 
-# The value of the generator's `tool_choice` that has the model use a tool, by parts of the generators' class names; the
-# others have OpenAI's word for it, or no such parameter.
+# The value of `tool_choice` that forces the model to use a tool, by parts of the generators' class names; the others
+# use OpenAI's value, or have no such parameter.
 _REQUIRED: dict[str, Any] = {"Anthropic": {"type": "any"}, "Mistral": "any", "Cohere": "REQUIRED"}
 
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
 
-# Some warm-ups are not safe to run twice at the same time.
+# Some generators cannot be warmed up by two threads at the same time.
 _warm_up_lock = threading.Lock()
 
 
 class InvalidSamplingError(ValueError):
     """
-    Raised when a request breaks the rules of the protocol. The server is told why.
+    Raised when a request breaks the rules of the protocol. The server receives the message.
     """
 
 
@@ -71,12 +71,12 @@ class Sampler:
         """
         Initialize the Sampler.
 
-        :param settings: How to answer.
+        :param settings: The user's settings.
         :param server: Describes the server in logs.
         """
         self._settings = settings
         self._server = server
-        # Whether servers may offer the model tools, which they are told.
+        # Whether servers may offer the model tools; the client's capabilities declare it.
         generator = settings.chat_generator
         self.takes_tools: bool = settings.tools or (
             settings.tools is None and generator is not None and takes_tools(generator)
@@ -91,7 +91,7 @@ class Sampler:
         Answer a request.
 
         :param params: The request.
-        :returns: The model's reply, or why there is none.
+        :returns: The model's reply, or an error that says why there is none.
         """
         settings = self._settings
         if not self.takes_tools and (params.tools or params.tool_choice):
@@ -104,14 +104,14 @@ class Sampler:
             if granted <= 0:
                 return self._refuse("max_tokens", settings.max_tokens)
             params = params.model_copy(update={"max_tokens": granted})
-        # Before anything is awaited: other requests may come in meanwhile.
+        # Count before the first await, because other requests may arrive meanwhile.
         self._requests += 1
         self._tokens += granted
         used: int | None = None
         try:
             offered = OfferedTools(params)
             agrees = settings.consent is None or await call(settings.consent, params)
-            if agrees is not True:  # also "no", which is true for Python
+            if agrees is not True:  # not `not agrees`, because a string such as "no" is truthy
                 used = 0
                 return types.ErrorData(code=REJECTED, message="User rejected sampling request")
             if settings.function is not None:
@@ -141,7 +141,7 @@ class OfferedTools:
     """
     The tools of one request.
 
-    Providers of models take fewer names than servers give their tools, so the model may know them by others.
+    Model providers accept fewer names than servers use for tools, so the model may see them under other names.
     """
 
     def __init__(self, params: types.CreateMessageRequestParams) -> None:
@@ -175,7 +175,7 @@ class OfferedTools:
         """
         Return the tools for a generator.
 
-        :returns: Tools that only have a name, a description and parameters: the server runs its tools itself.
+        :returns: Tools with a name, a description and parameters only, because the server runs its tools itself.
         :raises InvalidSamplingError: If a schema is unusable.
         """
         tools = []
@@ -193,19 +193,19 @@ class OfferedTools:
 
     def call_of(self, use: types.ToolUseContent) -> ToolCall:
         """
-        Convert a call that the model made before.
+        Convert an earlier tool call of the model.
 
         :param use: The call, as the server repeats it.
-        :returns: The same for a generator.
+        :returns: The call for a generator.
         """
         return ToolCall(tool_name=self._names[use.name], arguments=use.input, id=use.id)
 
     def uses_of(self, calls: Iterable[ToolCall]) -> list[types.SamplingMessageContentBlock]:
         """
-        Convert the calls that a model makes.
+        Convert the tool calls of a model's reply.
 
-        :param calls: The calls of a reply.
-        :returns: The same for the server.
+        :param calls: The calls of the reply.
+        :returns: The calls for the server.
         """
         remote_names = {name: remote_name for remote_name, name in self._names.items()}
         return [
@@ -250,9 +250,9 @@ def _takes(generator: Any, parameter: str) -> bool:
 
 def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestParams) -> dict[str, Any]:
     """
-    Return what a server asks for in the words of a generator.
+    Translate the parameters of a request to those of a generator.
 
-    :param settings: The generator and what is known of it.
+    :param settings: The settings with the generator.
     :param params: The request.
     :returns: The `generation_kwargs`.
     """
