@@ -372,7 +372,7 @@ def test_an_alias_and_other_tools_are_added_and_stored():
 def test_nothing_but_providers_is_loaded():
     data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
     data["init_parameters"]["providers"]["a"] = {"type": "haystack.tools.toolset.Toolset", "data": {"tools": []}}
-    with pytest.raises(TypeError, match="so it is no provider"):
+    with pytest.raises(TypeError, match="so it is not a provider"):
         MCPRegistry.from_dict(data)
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers by name, and which of their tools go by which alias, with limits: `MCPRegistry`.
+`MCPRegistry`: named servers, and aliases for groups of their tools, with limits.
 """
 
 from haystack_integrations.tools.mcp.registry.aliases import (

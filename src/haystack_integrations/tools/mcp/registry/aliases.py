@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What an operator configures: the servers of a registry by name, and which of their tools go by which alias.
+The configuration of a registry: its servers by name, its aliases, and the Toolset with the tools of an alias.
 
-Servers are server infos, MCPToolsets with their options, or what Data Designer configures. The tools of an alias are a
-Toolset.
+A server is a server info, an MCPToolset with its options, or a provider in the format of Data Designer.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ from haystack_integrations.tools.mcp.transports.shorthand import server_info_fro
 
 Provider: TypeAlias = MCPServerInfo | MCPToolset
 
-# What Data Designer takes for the name of an environment variable that holds the key.
+# Data Designer treats a key of this form as the name of the environment variable that holds the key.
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 
 
@@ -56,7 +55,7 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 @checked_dataclass(frozen=True, repr=False, config=CHECKED)
 class ToolConfig(Options):
     """
-    Which tools of which servers go by one alias, and how they may be used.
+    An alias for tools of some servers, with the limits of their use.
 
     ```python
     ToolConfig(
@@ -69,15 +68,16 @@ class ToolConfig(Options):
     ```
 
     :param tool_alias: The alias.
-    :param providers: Names of the servers in the registry whose tools it has, at least one. The tools keep this order.
-    :param allow_tools: The only tools that are allowed, by the servers' names; `"provider/tool"` allows the tool of one
-        server only. `[]` allows none. Default: all tools of the providers.
-    :param max_tool_call_turns: How many turns of tool calls there may be in one run, at least 1. A turn is one reply of
-        the model that calls tools, however many of them. Default: 5.
-    :param timeout_sec: How long one call may take, in seconds. Default: no limit, or that of a provider that is given
-        as an MCPToolset.
-    :param prefix: When the name of the provider is put before the names of its tools: "never" (default: it is an error
-        if two providers have a tool of the same name), "on_conflict" (only where there is such an error otherwise) or
+    :param providers: Names of the servers in the registry whose tools the alias has, at least one. The tools keep this
+        order.
+    :param allow_tools: The only tools that are allowed, under the servers' names for them. `"provider/tool"` allows the
+        tool of one server only. `[]` allows no tools. Default: all tools of the providers.
+    :param max_tool_call_turns: The maximum number of turns with tool calls in one run, at least 1. A turn is one reply
+        of the model that calls tools, no matter how many. Default: 5.
+    :param timeout_sec: Time limit of one call, in seconds. Default: no limit, or the limit of a provider that is an
+        MCPToolset.
+    :param prefix: When to prefix the names of tools with the name of their provider: "never" (default; it is an error
+        if two providers have a tool of the same name), "on_conflict" (only for tools that would cause this error) or
         "always".
     :raises MCPConfigurationError: If a field is invalid. The message names it and the valid choices.
     """
@@ -108,7 +108,7 @@ class ToolConfig(Options):
 
         :param provider: Name of its provider.
         :param tool_name: The server's name of the tool.
-        :returns: True if `allow_tools` is None or has it.
+        :returns: True if `allow_tools` is None or contains the tool.
         """
         allowed = self.allow_tools
         return allowed is None or tool_name in allowed or f"{provider}/{tool_name}" in allowed
@@ -122,7 +122,7 @@ class _NamedServer(Options):
 
     def __post_init__(self) -> None:
         """
-        Check what the server info checks.
+        Run the checks of the server info.
         """
         try:
             self.server_info()
@@ -132,7 +132,7 @@ class _NamedServer(Options):
 
     def server_info(self) -> MCPServerInfo:
         """
-        Return how to reach the server.
+        Return the server info.
         """
         raise NotImplementedError
 
@@ -145,13 +145,13 @@ class _NamedServer(Options):
 @checked_dataclass(frozen=True, repr=False, config=CHECKED)
 class MCPProvider(_NamedServer):
     """
-    A remote server by name, as Data Designer configures it.
+    A named remote server, in the format of Data Designer.
 
     :param name: Name of the provider.
     :param endpoint: URL of the server.
     :param api_key: Optional key, which is sent as a bearer token: a Secret, `"${NAME}"` or the name of an environment
-        variable (`"DOCS_API_KEY"`), or the key itself. YAML has Secrets of environment variables only: a registry with
-        a key itself cannot be saved.
+        variable (`"DOCS_API_KEY"`), or the key itself. YAML can hold only Secrets of environment variables, so a
+        registry that contains the key itself cannot be saved.
     :param provider_type: "sse" (default) or "streamable_http".
     :raises MCPConfigurationError: If a field is invalid.
     """
@@ -163,7 +163,7 @@ class MCPProvider(_NamedServer):
 
     def server_info(self) -> SSEServerInfo | StreamableHttpServerInfo:
         """
-        Return how to reach the server.
+        Return the server info.
         """
         kind = SSEServerInfo if self.provider_type == "sse" else StreamableHttpServerInfo
         return kind(url=self.endpoint, token=_key(self.api_key))
@@ -173,12 +173,12 @@ class MCPProvider(_NamedServer):
 @checked_dataclass(frozen=True, repr=False, config=CHECKED)
 class LocalStdioMCPProvider(_NamedServer):
     """
-    A server that is started as a child process, by name, as Data Designer configures it.
+    A named server that is started as a child process, in the format of Data Designer.
 
     :param name: Name of the provider.
     :param command: Program to start.
     :param args: Its arguments.
-    :param env: Additional environment variables; values may be Secrets or have `${NAME}` in them.
+    :param env: Additional environment variables; values may be Secrets or contain `${NAME}`.
     :param provider_type: Always "stdio".
     :raises MCPConfigurationError: If a field is invalid.
     """
@@ -191,7 +191,7 @@ class LocalStdioMCPProvider(_NamedServer):
 
     def server_info(self) -> StdioServerInfo:
         """
-        Return how to start the server.
+        Return the server info.
         """
         env = self.env
         if isinstance(env, Mapping):  # StdioServerInfo refuses others
@@ -213,10 +213,10 @@ def _key(api_key: str | Secret | None) -> Secret | None:
 
 def providers_by_name(providers: Mapping[str, Any] | Iterable[Any] | None) -> dict[str, Provider]:
     """
-    Read the providers of a registry.
+    Convert the `providers` parameter of a registry.
 
-    :param providers: A mapping from names to server infos, to MCPToolsets or to what `server_info_from` takes; or a
-        list of MCPProviders, LocalStdioMCPProviders and dictionaries of their fields.
+    :param providers: A mapping from names to server infos, to MCPToolsets or to the shorthand that `server_info_from`
+        takes; or a list of MCPProviders, LocalStdioMCPProviders and dictionaries of their fields.
     :returns: Server infos and toolsets by name.
     :raises MCPConfigurationError: If one is invalid, or a name occurs twice.
     """
@@ -253,15 +253,15 @@ def load_provider(data: dict[str, Any]) -> Provider:
     """
     Deserialize a provider.
 
-    :param data: What `to_dict` of a server info or an MCPToolset returned.
+    :param data: The result of `to_dict` of a server info or an MCPToolset.
     :returns: The server info or the toolset.
-    :raises TypeError: If it is something else.
+    :raises TypeError: If it is anything else.
     """
     if "data" not in data:
         return server_info_from_dict(data)
     cls = import_class_by_name(data["type"])
     if not (isinstance(cls, type) and issubclass(cls, MCPToolset)):
-        msg = f"'{data['type']}' is neither a subclass of MCPToolset nor of MCPServerInfo, so it is no provider"
+        msg = f"'{data['type']}' is neither a subclass of MCPToolset nor of MCPServerInfo, so it is not a provider"
         raise TypeError(msg)
     return cls.from_dict(data)
 
@@ -269,19 +269,19 @@ def load_provider(data: dict[str, Any]) -> Provider:
 @stored_in("haystack_integrations.tools.mcp.registry")
 class MCPAliasToolset(Compound, LiveToolset):
     """
-    The tools of several servers that go by one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.
+    The tools of several servers under one alias. A Haystack Toolset, for Agents, ToolInvokers and YAML.
 
-    `MCPRegistry.toolset(alias)` makes one. The servers are connected to concurrently, at warm-up. A server that is not
-    required and cannot be reached has no tools in it until it is back; see MCPToolset.
+    `MCPRegistry.toolset(alias)` creates it. Warm-up connects to the servers concurrently. While a server that is not
+    required cannot be reached, its tools are missing; see MCPToolset.
     """
 
     def __init__(self, tool_config: ToolConfig, providers: Mapping[str, Provider | Any]) -> None:
         """
         Initialize the toolset.
 
-        :param tool_config: Which tools of which providers it has.
+        :param tool_config: The configuration of the alias.
         :param providers: Server infos or MCPToolsets by name; those that the configuration does not name are ignored.
-            The options of an MCPToolset hold here, too, but it is not used itself.
+            The options of an MCPToolset are adopted, but the object itself is not used.
         :raises MCPConfigurationError: If a provider is unknown or invalid.
         """
         tool_config = ToolConfig.of(tool_config)
@@ -294,7 +294,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             raise MCPConfigurationError(msg)
         self._config = tool_config
         self._providers: dict[str, Provider] = {name: known[name] for name in tool_config.providers}
-        # Of no server if no tool is allowed.
+        # Empty if no tool is allowed, so that no server is connected to.
         self._members: dict[str, MCPToolset] = {
             name: self._member(name) for name in tool_config.providers if tool_config.allow_tools != []
         }
@@ -308,7 +308,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def _member(self, name: str) -> MCPToolset:
         provider = self._providers[name]
-        # A plain server info has no limits of its own, so that `timeout_sec=None` means none.
+        # A plain server info has no limits, so `timeout_sec=None` means that calls have no time limit.
         parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
         if self._config.timeout_sec is None:
             parameters["call_options"] = CallOptions(read_timeout=None)
@@ -341,22 +341,22 @@ class MCPAliasToolset(Compound, LiveToolset):
     @property
     def toolsets(self) -> dict[str, MCPToolset]:
         """
-        The toolsets of the providers by name, each with all tools of its server.
+        The toolsets of the providers by name; each has all tools of its server.
         """
         return dict(self._members)
 
     def _tools_now(self) -> list[Tool]:
         """
-        Return the tools that the alias has now, which are its `tools` from then on.
+        Return the current tools of the alias, and store them in `tools`.
         """
         tools = self._arrange(self._members)
-        # In one assignment, so that an Agent in another thread sees either the old tools or the new ones.
+        # This is one assignment, so that an Agent in another thread sees either the old tools or the new ones.
         self.tools: list[Tool] = tools or [self._placeholder]
         return tools
 
     def _arrange(self, members: Mapping[str, Iterable[Tool]]) -> list[Tool]:
         """
-        Choose among the tools of all servers, and give them their names.
+        Choose the allowed tools of all servers, and assign their names.
 
         :param members: The tools by provider.
         :returns: The tools of the alias.
@@ -365,7 +365,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             (provider, tool)
             for provider, offered in members.items()
             for tool in offered
-            # What somebody has added to the provider's toolset itself is not the server's.
+            # Other tools were added to the provider's toolset by a user, and do not come from the server.
             if isinstance(tool, MCPTool) and self._config.allows(provider, tool.remote_name)
         ]
         owners = Counter(tool.name for _, tool in chosen)
@@ -382,13 +382,13 @@ class MCPAliasToolset(Compound, LiveToolset):
                     "'on_conflict' or 'always'."
                 )
                 raise MCPConfigurationError(msg)
-            # Under a copy's name: runs of Agents that began before may know the tool by another one.
+            # A copy gets the name, because Agent runs that began earlier may know the tool by another name.
             arranged[name] = (provider, tool._as(name))
         return with_instructions([tool for _, tool in arranged.values()])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Return the tools that the alias has now, for a run of an Agent. Haystack 3 calls this at the start of each run.
+        Return the current tools of the alias for a run of an Agent. Haystack 3 calls this at the start of each run.
 
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
@@ -420,7 +420,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             self._tools_now()
             self._check_allowed()
         except (MCPConfigurationError, MCPToolNotFoundError):
-            # Servers whose tools could never be used need not keep running.
+            # Servers need not keep running if their tools could never be used.
             if not self._was_warm:
                 self._leave()
             raise
@@ -437,7 +437,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
         :raises MCPConnectionError: If a server that is required cannot be reached.
         :raises MCPConfigurationError: If two providers have a tool of the same name, and `prefix` is "never".
-        :raises MCPToolNotFoundError: If a tool in `allow_tools` is none of any provider.
+        :raises MCPToolNotFoundError: If no provider has a tool in `allow_tools`.
         """
         if due := self._due_members():
             warm_up_toolsets(due)
@@ -468,7 +468,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         """
         Iterate over the tools, without connecting.
 
-        :returns: The allowed tools of all servers that are warm; before warm-up, none.
+        :returns: The allowed tools of all warm servers; empty before warm-up.
         """
         return iter(self._tools_now())
 
@@ -482,7 +482,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def add(self, tool: Tool | Toolset) -> None:
         """
-        Refuse a tool: pass it beside the toolset.
+        Refuse to add a tool; pass it next to the toolset instead.
 
         :param tool: The tool.
         :raises NotImplementedError: Always.
@@ -527,6 +527,6 @@ class MCPAliasToolset(Compound, LiveToolset):
 
 def _names_of(member: MCPToolset) -> set[str]:
     guard = member._guard
-    # That tools in quarantine are hidden was said in the log.
+    # Count quarantined tools as existing: the log already says that they are hidden.
     hidden = [] if guard is None or guard.latest is None else guard.quarantined(guard.latest)
     return {tool.remote_name for tool in member if isinstance(tool, MCPTool)}.union(hidden)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The tools of an alias in a loop of one's own around a chat generator, and the loop that `MCPRegistry.generate` runs.
+The tools of an alias for a custom loop around a chat generator, and the loop that `MCPRegistry.generate` runs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ Conversation: TypeAlias = Sequence[ChatMessage] | Mapping[str, Any] | Outcome
 
 class MCPFacade:
     """
-    The tools of an alias for a loop of one's own around a chat generator.
+    The tools of an alias for a custom loop around a chat generator.
 
-    `MCPRegistry.get_mcp(alias)` makes one. A reply is a ChatMessage, the `replies` of a chat generator, or the
-    dictionary that has them; of several, the first counts.
+    `MCPRegistry.get_mcp(alias)` creates it. A reply is a ChatMessage, the `replies` of a chat generator, or the
+    dictionary that contains them. If there are several replies, the first is used.
 
     ```python
     mcp = registry.get_mcp("search")
@@ -90,14 +90,14 @@ class MCPFacade:
     @property
     def max_tool_call_turns(self) -> int:
         """
-        How many turns of tool calls there may be. The loop has to count them.
+        The maximum number of turns with tool calls. The loop has to count them.
         """
         return self._config.max_tool_call_turns
 
     @property
     def timeout_sec(self) -> float | None:
         """
-        How long one call may take, in seconds; None for no limit.
+        The time limit of one call, in seconds; None for no limit.
         """
         return self._config.timeout_sec
 
@@ -111,7 +111,7 @@ class MCPFacade:
     @property
     def tools(self) -> list[Tool]:
         """
-        The tools, for a chat generator. The servers are connected to if they are not.
+        The tools, for a chat generator. Connects to the servers if necessary.
         """
         self._toolset.warm_up()
         return list(self._toolset)
@@ -125,7 +125,7 @@ class MCPFacade:
         Count the tool calls of a reply.
 
         :param reply: The reply.
-        :returns: How many there are.
+        :returns: The number of tool calls.
         """
         return len(_first_reply(reply).tool_calls)
 
@@ -134,13 +134,13 @@ class MCPFacade:
         Return whether a reply calls tools.
 
         :param reply: The reply.
-        :returns: Whether it does.
+        :returns: True if it has tool calls.
         """
         return self.tool_call_count(reply) > 0
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         """
-        Describe the tools in OpenAI's format. The servers are connected to if they are not.
+        Describe the tools in OpenAI's format. Connects to the servers if necessary.
 
         :returns: For each tool `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
         :raises MCPError: As `warm_up` of the toolset.
@@ -155,10 +155,10 @@ class MCPFacade:
 
     def process_completion_response(self, reply: Reply) -> list[ChatMessage]:
         """
-        Make the tool calls of a reply, all at the same time.
+        Make the tool calls of a reply concurrently.
 
-        What goes wrong with a call (an unknown tool, arguments that are no JSON object, an error of the tool, a
-        timeout) becomes an error message for the model and does not concern the others.
+        If a call fails (an unknown tool, arguments that are not a JSON object, an error of the tool, a timeout), the
+        model gets an error message for it, and the other calls continue.
 
         :param reply: The reply.
         :returns: The reply, and a tool message for each of its calls, in their order.
@@ -168,7 +168,7 @@ class MCPFacade:
         if not message.tool_calls:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
-        # A single one, too: the caller may be in an event loop, where output handlers of the user may fail.
+        # Even a single call gets a thread: the user's output handlers may fail if the caller is in an event loop.
         made = [partial(_answered, resolve(call, tools)) for call in message.tool_calls]
         return [message, *run_in_threads(made, len(made))]
 
@@ -184,7 +184,7 @@ class MCPFacade:
         made = [invoke_async(each, each.call.arguments) for each in calls]
         results = await asyncio.gather(*made, return_exceptions=True)
         for result in results:
-            if isinstance(result, BaseException) and not isinstance(result, Failure):  # only after all have ended
+            if isinstance(result, BaseException) and not isinstance(result, Failure):  # raise after all have ended
                 raise result
         return [message, *map(answer, calls, results)]
 
@@ -241,7 +241,7 @@ class GenerationOptions(TypedDict, total=False):
 @dataclass
 class _Generation:
     """
-    One generation: its messages so far, and what comes next.
+    The state of one generation: its messages so far, and its outcome at the end.
     """
 
     facade: MCPFacade | None
@@ -262,7 +262,7 @@ class _Generation:
 
     def parameters(self, tools: Sequence[Tool]) -> dict[str, Any]:
         """
-        Return what the chat generator is called with next.
+        Return the parameters of the next call of the chat generator.
         """
         parameters: dict[str, Any] = {"messages": list(self.messages)}
         if self.generation_kwargs is not None:
@@ -274,11 +274,11 @@ class _Generation:
 
     def take(self, replied: Reply) -> ChatMessage | None:
         """
-        Take a reply: it ends the generation, its calls are refused, or they are to be made.
+        Process a reply: end the generation, refuse the reply's tool calls, or return it so that they are made.
 
-        :param replied: What the chat generator returned.
-        :returns: The reply, if its calls are to be made.
-        :raises MCPBudgetExceededError: If the model calls tools although it was told that they are refused.
+        :param replied: The result of the chat generator.
+        :returns: The reply, if its tool calls must be made now.
+        :raises MCPBudgetExceededError: If the model calls tools even after its calls were refused.
         """
         reply = _first_reply(replied)
         facade = self.facade
@@ -306,8 +306,8 @@ def generate(chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, opti
     Run the loop of a model and its tools.
 
     :param chat_generator: The chat generator.
-    :param facade: The tools; None for none.
-    :param prompt: What the model is asked.
+    :param facade: The tools; None for a model without tools.
+    :param prompt: The prompt: a text or messages.
     :param options: The options of `MCPRegistry.generate`.
     :returns: The output, and all messages.
     :raises MCPBudgetExceededError: If the model does not stop calling tools.
@@ -353,23 +353,23 @@ async def generate_async(
 
 def conversation_trace(conversation: Conversation) -> list[dict[str, Any]]:
     """
-    Return a trace of a conversation that can be stored as JSON: with tool calls and their results.
+    Return a trace of a conversation, with tool calls and their results, that can be stored as JSON.
 
     ```python
     result = agent.run(messages=[ChatMessage.from_user("Which lamps are there?")])
     json.dumps(conversation_trace(result))
     ```
 
-    :param conversation: ChatMessages, what an Agent has returned, or the output and messages of `MCPRegistry.generate`.
-    :returns: A dictionary for each message, as OpenAI's Chat Completions API has them.
-    :raises TypeError: If it is something else.
+    :param conversation: ChatMessages, the result of an Agent, or the output and messages of `MCPRegistry.generate`.
+    :returns: A dictionary for each message, in the format of OpenAI's Chat Completions API.
+    :raises TypeError: If it is anything else.
     """
     found: Any = conversation.get("messages") if isinstance(conversation, Mapping) else conversation
     if isinstance(found, tuple) and found and isinstance(found[-1], list):
         found = found[-1]
     if not isinstance(found, Sequence) or not all(isinstance(message, ChatMessage) for message in found):
         msg = (
-            "A conversation must be a list of ChatMessages, what an Agent has returned, or the output and messages of "
+            "A conversation must be a list of ChatMessages, the result of an Agent, or the output and messages of "
             f"`generate`, got {type(conversation).__name__}"
         )
         raise TypeError(msg)
@@ -379,7 +379,7 @@ def conversation_trace(conversation: Conversation) -> list[dict[str, Any]]:
 def _openai(message: ChatMessage) -> dict[str, Any]:
     results = message.tool_call_results
     if results and not isinstance(results[0].result, str):
-        # The API takes text only in the results of tools; other content has a remark in its place.
+        # The API accepts only text in tool results; a remark replaces other content.
         [result] = results
         parts = [part.text if isinstance(part, TextContent) else f"[{_noun(part)}]" for part in result.result]
         return {"role": "tool", "tool_call_id": result.origin.id, "content": "\n".join(parts)}

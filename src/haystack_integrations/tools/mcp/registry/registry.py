@@ -53,15 +53,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class MCPProviderHealth:
     """
-    What a health check found out about one server.
+    The result of a health check for one server.
 
     :param provider: Name of the provider.
-    :param server: What server it is and where, without secrets.
+    :param server: Description and address of the server, without secrets.
     :param ok: Whether the server answered.
-    :param required: Whether it is an error if it does not.
-    :param seconds: How long that took.
-    :param error: Why it did not, or cannot be used.
-    :param tools: How many usable tools it has.
+    :param required: Whether it is an error if the server does not answer.
+    :param seconds: How long the check took, in seconds.
+    :param error: Why the server did not answer or cannot be used.
+    :param tools: The number of its usable tools.
     """
 
     provider: str
@@ -77,13 +77,13 @@ class MCPProviderHealth:
 @dataclass(frozen=True, kw_only=True)
 class MCPAliasHealth:
     """
-    What a health check found out about one alias.
+    The result of a health check for one alias.
 
     :param tool_alias: The alias.
-    :param ok: Whether it can be used: all servers that are required answered, and there is no `error`.
-    :param seconds: How long the slowest server took.
-    :param providers: Its servers.
-    :param error: What is wrong with the alias itself: a tool that two servers have, or that none has.
+    :param ok: Whether it can be used: all required servers answered, and there is no `error`.
+    :param seconds: How long the slowest server took, in seconds.
+    :param providers: The results for its servers.
+    :param error: What is wrong with the alias itself: two servers have the same tool, or no server has an allowed tool.
     :param tools: Names of its tools.
     """
 
@@ -97,7 +97,7 @@ class MCPAliasHealth:
 
 class MCPHealthReport(UserDict[str, MCPAliasHealth]):
     """
-    What a health check found out, by alias. `print(report)` shows it.
+    The results of a health check by alias. `print(report)` displays them.
     """
 
     @property
@@ -111,8 +111,8 @@ class MCPHealthReport(UserDict[str, MCPAliasHealth]):
         """
         Raise an error if an alias cannot be used.
 
-        :raises MCPConnectionError: With the whole report as its text, if a server is to blame.
-        :raises MCPConfigurationError: Likewise, if only the configuration is.
+        :raises MCPConnectionError: With the whole report as its message, if a server failed.
+        :raises MCPConfigurationError: Likewise, if only the configuration is wrong.
         """
         failed = [alias for alias in self.values() if not alias.ok]
         if not failed:
@@ -140,13 +140,13 @@ class MCPHealthReport(UserDict[str, MCPAliasHealth]):
 
 
 def _indented(error: str) -> str:
-    # What a server says must not look like a line about another one.
+    # A server's text must not look like a line about another server.
     return escaped_text(error).replace("\n", "\n    ")
 
 
 async def _check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHealth:
     """
-    Check the servers of an alias, all at once, and whether their tools fit together.
+    Check the servers of an alias concurrently, and check that their tools fit together.
     """
     checks = [_check_provider(name, member, timeout) for name, member in toolset.toolsets.items()]
     providers: list[MCPProviderHealth] = list(await asyncio.gather(*checks))
@@ -196,10 +196,10 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
 @stored_in("haystack_integrations.tools.mcp.registry")
 class MCPRegistry(Compound):
     """
-    The MCP servers of an application, by name, and which of their tools go by which alias.
+    The named MCP servers of an application, and aliases for groups of their tools.
 
-    An operator says once which servers there are, which of their tools may be used together, in how many turns and how
-    long; pipelines, Agents and loops of one's own only name an alias.
+    An operator configures once which servers there are, which of their tools may be used together, in how many turns,
+    and for how long. Pipelines, Agents and custom loops only name an alias.
 
     ```python
     from haystack_integrations.tools.mcp import MCPRegistry, StdioServerInfo, ToolConfig
@@ -225,9 +225,9 @@ class MCPRegistry(Compound):
         """
         Initialize the registry. Nothing is connected.
 
-        :param providers: Server infos by name, or what `server_info_from` takes. An MCPToolset as a provider says, with
-            the server info, how its tools are shaped and whether the server is required; it is not used itself. Or a
-            list of MCPProviders and LocalStdioMCPProviders, or dictionaries of their fields.
+        :param providers: Server infos by name, or the shorthand that `server_info_from` takes. An MCPToolset as a
+            provider also sets how its tools are shaped and whether the server is required; the object itself is not
+            used. Or a list of MCPProviders and LocalStdioMCPProviders, or of dictionaries of their fields.
         :param tool_configs: ToolConfigs, or dictionaries of their fields.
         :raises MCPConfigurationError: If a provider or a configuration is invalid, a name occurs twice, or a
             configuration names an unknown provider.
@@ -256,7 +256,7 @@ class MCPRegistry(Compound):
         **parameters: Any,
     ) -> Self:
         """
-        Return a registry of the servers of a configuration file and its section `toolConfigs`.
+        Create a registry from the servers and the section `toolConfigs` of a configuration file.
 
         ```json
         {
@@ -265,13 +265,13 @@ class MCPRegistry(Compound):
         }
         ```
 
-        :param config: Path of the file, or its content; see `load_mcp_toolsets`. Disabled servers are no providers.
+        :param config: Path of the file, or its content; see `load_mcp_toolsets`. Disabled servers are left out.
         :param required: Whether a server that cannot be reached is an error. An entry's `required` takes precedence.
-        :param inputs: What to put in place of `${input:ID}`, by the ids, for files of VS Code.
+        :param inputs: Values for `${input:ID}` by ID, for files of VS Code.
         :param parameters: Further parameters of every server's MCPToolset, such as `connection_timeout`.
         :returns: The registry.
         :raises FileNotFoundError: If there is no such file.
-        :raises ValueError: If the file cannot be used. The message names the place and the valid choices.
+        :raises ValueError: If the file is invalid. The message names the place and the valid choices.
         """
         options = {"invocation_timeout": None, "required": required, **parameters}
         configuration = Configuration(config, options, inputs=inputs, prefix_tool_names=False)
@@ -315,7 +315,7 @@ class MCPRegistry(Compound):
 
         :param tool_alias: The alias.
         :returns: The configuration.
-        :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
+        :raises MCPConfigurationError: If there is no such alias. The message lists the known aliases.
         """
         return self.toolset(tool_alias).tool_config
 
@@ -324,8 +324,8 @@ class MCPRegistry(Compound):
         Get the tools of an alias, as a Toolset for Agents, ToolInvokers and pipelines.
 
         :param tool_alias: The alias.
-        :returns: The toolset, the same one each time.
-        :raises MCPConfigurationError: If there is no such alias. The message has the known ones.
+        :returns: The toolset; the same object each time.
+        :raises MCPConfigurationError: If there is no such alias. The message lists the known aliases.
         """
         if not isinstance(tool_alias, str) or tool_alias not in self._toolsets:
             choices = describe_choices([str(tool_alias)], self.aliases, "It", "aliases")
@@ -335,7 +335,7 @@ class MCPRegistry(Compound):
 
     def tool_schemas(self, tool_alias: str) -> list[dict[str, Any]]:
         """
-        Describe the tools of an alias in OpenAI's format. The servers are connected to if they are not.
+        Describe the tools of an alias in OpenAI's format. Connects to the servers if necessary.
 
         :param tool_alias: The alias.
         :returns: For each tool `{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`.
@@ -351,7 +351,7 @@ class MCPRegistry(Compound):
 
     def get_mcp(self, tool_alias: str) -> MCPFacade:
         """
-        Get the tools of an alias for a loop of one's own around a chat generator.
+        Get the tools of an alias for a custom loop around a chat generator.
 
         :param tool_alias: The alias.
         :returns: The facade.
@@ -370,18 +370,18 @@ class MCPRegistry(Compound):
         """
         Ask a model, which may call the tools of an alias.
 
-        After `max_tool_call_turns` turns, its tool calls are refused, so that it answers in words; a model that calls
-        tools nevertheless is stopped. A `tool_choice` holds for the first turn only.
+        After `max_tool_call_turns` turns, its tool calls are refused, so that it answers in words. If the model still
+        calls tools, the generation is stopped. A `tool_choice` applies to the first turn only.
 
         :param chat_generator: A chat generator of Haystack.
-        :param prompt: What the model is asked: a text, or messages.
+        :param prompt: The prompt: a text, or messages.
         :param tool_alias: The alias. Default: no tools.
-        :param options: `parser`, a function that makes the output of the last reply's text (default: the text);
+        :param options: `parser`, a function that converts the text of the last reply to the output (default: the text);
             `system_prompt`, put before the prompt as a system message; `generation_kwargs`, passed to the chat
             generator.
         :returns: The output, and all messages: the prompt, tool calls and their results, and the last reply.
         :raises MCPBudgetExceededError: If the model does not stop calling tools. It has the `messages`.
-        :raises MCPError: As `warm_up` of the toolset. What the chat generator or the parser raises is passed on.
+        :raises MCPError: As `warm_up` of the toolset. Exceptions of the chat generator and the parser propagate.
         """
         facade = None if tool_alias is None else self.get_mcp(tool_alias)
         return generate(chat_generator, facade, prompt, options)
@@ -402,9 +402,9 @@ class MCPRegistry(Compound):
 
     def hooks(self, tool_alias: str) -> dict[str, list[Any]]:
         """
-        Return the hooks that keep an Agent to the limits of an alias, on Haystack 3.
+        Return the hooks that enforce the limits of an alias in an Agent, on Haystack 3.
 
-        They count the tools of the alias only, so an Agent with tools of several aliases takes the hooks of each.
+        They count the tools of the alias only, so an Agent with tools of several aliases needs the hooks of each.
 
         :param tool_alias: The alias.
         :returns: The `hooks` of an Agent: a hook that refuses calls after `max_tool_call_turns` turns.
@@ -412,22 +412,21 @@ class MCPRegistry(Compound):
         :raises MCPConfigurationError: If there is no such alias.
         """
         config = self.tool_config(tool_alias)
-        # Haystack 2 has none.
+        # Haystack 2 has no hooks, so this import fails there.
         from haystack_integrations.hooks.mcp import MCPCallBudgetHook  # noqa: PLC0415
 
         return {"before_tool": [MCPCallBudgetHook(max_turns=config.max_tool_call_turns, tool_alias=config.tool_alias)]}
 
     def agent(self, tool_alias: str, chat_generator: Any, **parameters: Any) -> Agent:
         """
-        Return an Agent with the tools of an alias that keeps to its limits.
+        Return an Agent with the tools of an alias, within the limits of the alias.
 
-        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns, and the model answers in words. On
-        Haystack 2.31, which has no hooks, `max_agent_steps` is one more than the turns, the last one being for the
-        answer.
+        On Haystack 3, a hook refuses tool calls after `max_tool_call_turns` turns, and the model answers in words.
+        Haystack 2.31 has no hooks; there, `max_agent_steps` is the number of turns plus one step for the answer.
 
         :param tool_alias: The alias.
         :param chat_generator: The chat generator.
-        :param parameters: Further parameters of the Agent. `hooks` are run after those of the alias.
+        :param parameters: Further parameters of the Agent. `hooks` run after the hooks of the alias.
         :returns: The Agent.
         :raises MCPConfigurationError: If there is no such alias, or `tools` are among the parameters.
         """
@@ -435,7 +434,7 @@ class MCPRegistry(Compound):
 
         if "tools" in parameters:
             msg = (
-                "MCPRegistry.agent: the tools are those of the alias; for others, too, make the Agent yourself, with "
+                "MCPRegistry.agent: the tools come from the alias. To add others, create the Agent yourself, with "
                 "tools=[registry.toolset(alias), …] and hooks=registry.hooks(alias)"
             )
             raise MCPConfigurationError(msg)
@@ -446,7 +445,7 @@ class MCPRegistry(Compound):
                 hooks[point] = [*hooks.get(point, []), *more]
             parameters["hooks"] = hooks
         else:
-            # The last step is for the answer.
+            # The additional step is for the answer.
             parameters.setdefault("max_agent_steps", toolset.tool_config.max_tool_call_turns + 1)
         return Agent(chat_generator=chat_generator, tools=toolset, **parameters)
 
@@ -454,16 +453,16 @@ class MCPRegistry(Compound):
         self, aliases: Sequence[str] | None = None, *, raise_on_failure: bool = False, timeout: float = 30.0
     ) -> MCPHealthReport:
         """
-        Ask the servers of aliases for their tools, all servers at once.
+        Request the tools of all servers of some aliases concurrently.
 
-        Servers that answer remain connected, for the use that follows; `close` releases them.
+        Servers that answer remain connected for later use; `close` releases them.
 
-        :param aliases: Which aliases to check. Default: all.
+        :param aliases: The aliases to check. Default: all.
         :param raise_on_failure: Whether to raise an error if an alias cannot be used.
-        :param timeout: How long a server may take, in seconds.
-        :returns: The report. For each alias, it names its servers, the time each took, and what is wrong.
-        :raises MCPConfigurationError: If an alias is unknown; with `raise_on_failure` if tools do not fit together.
-        :raises MCPConnectionError: With `raise_on_failure`, if a server that is required cannot be reached.
+        :param timeout: Time limit for each server, in seconds.
+        :returns: The report. For each alias, it names its servers, the time that each took, and what is wrong.
+        :raises MCPConfigurationError: If an alias is unknown. With `raise_on_failure`, also if tools are in conflict.
+        :raises MCPConnectionError: With `raise_on_failure`, if a required server cannot be reached.
         """
         check = self.health_check_async(aliases, raise_on_failure=raise_on_failure, timeout=timeout)
         return AsyncExecutor.get_instance().run(check)
@@ -507,7 +506,7 @@ class MCPRegistry(Compound):
         return [*self._toolsets.values()]
 
     def _enter(self) -> None:
-        # The first use of an alias connects to its servers; others are left alone.
+        # The first use of an alias connects to its servers; other servers are not connected.
         pass
 
     async def _enter_async(self) -> None:
@@ -518,7 +517,7 @@ class MCPRegistry(Compound):
         Serialize the registry.
 
         :returns: A dictionary with the providers and the configurations.
-        :raises ValueError: If a provider holds a key itself instead of a Secret of an environment variable.
+        :raises ValueError: If a provider contains the key itself instead of a Secret of an environment variable.
         """
         return default_to_dict(
             self,
