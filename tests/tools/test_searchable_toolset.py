@@ -220,7 +220,7 @@ class TestChangingLists:
             failing.tools.clear()
             losing.tools.pop()
             assert search(toolset, "chimney") == ["my_sweep"]
-        assert "are searched as they were known last: `tool_names`: 'chore_1'" in caplog.text
+        assert "could not be refreshed before the search: `tool_names`: 'chore_1'" in caplog.text
         assert "no list today" in caplog.text
 
     def test_a_server_unlike_its_snapshot_does_not_stop_the_search_for_others(self, server, caplog):
@@ -238,7 +238,7 @@ class TestChangingLists:
             toolset["add"].invoke(a=1, b=2)
             rug_pulling_server.pull(puller, "description")
             assert "routine_3" in search(toolset, "number3", k=1)
-            assert "Some tools are searched as they were known last" in caplog.text
+            assert "Some tools could not be refreshed before the search" in caplog.text
             with pytest.raises(MCPDriftedCallError, match="are not those of the snapshot"):
                 toolset["add"].invoke(a=1, b=2)
 

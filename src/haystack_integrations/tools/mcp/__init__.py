@@ -5,11 +5,12 @@
 """
 Tools of MCP (Model Context Protocol) servers for Haystack.
 
-A server info says how to reach a server: `StdioServerInfo`, `StreamableHttpServerInfo`, `SSEServerInfo` or
-`InProcessServerInfo`. `MCPToolset` gives an Agent the tools of a server, `MCPTool` a single one, and `MCPConnection`
-calls tools without an Agent. Every error is an `MCPError` or, if a tool call failed, an `MCPInvocationError`.
+A server info describes how to reach a server: `StdioServerInfo`, `StreamableHttpServerInfo`, `SSEServerInfo` or
+`InProcessServerInfo`. `MCPToolset` provides the tools of a server to an Agent, `MCPTool` a single tool, and
+`MCPConnection` calls tools without an Agent. Every error is an `MCPError` or, if a tool call failed, an
+`MCPInvocationError`.
 
-Importing the package is cheap: what needs the MCP SDK is imported at its first use.
+Importing the package is cheap: everything that needs the MCP SDK is imported at its first use.
 """
 
 from typing import TYPE_CHECKING

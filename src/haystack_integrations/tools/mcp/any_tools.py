@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Tools of any kind, those of MCP servers and others: warming them up, calling them, closing them.
+Warms up, calls and closes tools of any kind, not only those of MCP servers.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def tool_items(tools: Any) -> list[Any]:
 
 def connected_items(tools: Any) -> list[ToolBase]:
     """
-    Find what has a connection to a server, also in toolsets that consist of tools or toolsets.
+    Find everything that has a connection to a server, including in combined toolsets.
 
     :param tools: A Tool, a Toolset, or a list of them.
     :returns: The MCPTools and MCPToolsets.
@@ -70,7 +70,7 @@ def connected_items(tools: Any) -> list[ToolBase]:
 
 
 def _parts_of(toolset: Toolset) -> list[Any]:
-    # Of several toolsets, or of tools. One of Haystack 3 cannot be warmed up or closed as a whole.
+    # The parts are toolsets or tools. Haystack 3 cannot warm up or close a combined toolset as a whole.
     parts: Any = getattr(toolset, "toolsets", None) or getattr(toolset, "tools", ())
     return list(parts.values() if isinstance(parts, Mapping) else parts)
 
@@ -84,7 +84,7 @@ async def warm_up_toolsets_async(toolsets: Sequence[ToolBase]) -> None:
     :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
     """
     running_loop()
-    # A toolset by itself that is not warm is an empty sequence.
+    # A single cold toolset is an empty sequence, so wrap it in a list.
     toolsets = tool_items(toolsets)
     failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
@@ -107,11 +107,11 @@ def warm_up_toolsets(toolsets: Sequence[ToolBase]) -> None:
 
 def try_to_warm_up(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
     """
-    Warm up several toolsets or tools concurrently, each of which may fail.
+    Warm up several toolsets or tools concurrently, and return the errors.
 
     :param toolsets: MCPToolsets and MCPTools.
-    :returns: For each of them, in their order, its error; None for those that are warm.
-    :raises MCPConnectionError: If none of them could be tried.
+    :returns: For each of them, in order, its error, or None if it is warm.
+    :raises MCPConnectionError: If warming up could not even start.
     """
     return _executor().run(_outcomes(toolsets))
 
@@ -130,7 +130,7 @@ def _executor() -> AsyncExecutor:
 
 def _items_with(tools: Any, *methods: str) -> Iterator[Any]:
     """
-    List tools and toolsets that have one of the methods; of a toolset without any, those that it consists of.
+    List tools and toolsets that have one of the methods. A toolset with none of them is replaced with its parts.
     """
     for item in tool_items(tools):
         if any(hasattr(item, method) for method in methods):
@@ -141,7 +141,7 @@ def _items_with(tools: Any, *methods: str) -> Iterator[Any]:
 
 def warm_up_tools(tools: Any) -> None:
     """
-    Warm tools up, those of MCP servers at the same time.
+    Warm tools up, tools of MCP servers concurrently.
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
@@ -155,7 +155,7 @@ def warm_up_tools(tools: Any) -> None:
 
 async def warm_up_tools_async(tools: Any) -> None:
     """
-    Warm tools up like `warm_up_tools`, without blocking the event loop where they can.
+    Warm tools up like `warm_up_tools`, without blocking the event loop if the tools support that.
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
@@ -177,7 +177,7 @@ def close_tools(tools: Any) -> None:
 
 async def close_tools_async(tools: Any) -> None:
     """
-    Close the tools that can be closed, without blocking the event loop where they can.
+    Close the tools that can be closed, without blocking the event loop if the tools support that.
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
@@ -192,7 +192,7 @@ async def _do_async(item: Any, method: str) -> None:
         getattr(item, method)()
 
 
-# What a call comes to if it has no result.
+# The errors that replace the result of a failed call.
 Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
 _ENDS_RUN = (MCPBudgetExceededError, MCPRunError, MCPToolFailedError)
@@ -201,7 +201,7 @@ _ENDS_RUN = (MCPBudgetExceededError, MCPRunError, MCPToolFailedError)
 @dataclass(frozen=True)
 class ResolvedCall:
     """
-    A call and its tool, or why it cannot be made.
+    A call with its tool, or with the reason why it cannot be made.
     """
 
     call: ToolCall
@@ -236,8 +236,8 @@ def invoke(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
     Make a call.
 
     :param resolved: The call.
-    :param arguments: Its arguments, completed.
-    :returns: The result of the tool, or a `Failure`, which is not raised, so that the other calls go on.
+    :param arguments: The completed arguments.
+    :returns: The result of the tool, or a `Failure`, which is not raised, so that the other calls continue.
     :raises MCPBudgetExceededError: If a budget ends the run.
     :raises MCPToolFailedError: If the tool fails, and that ends the run.
     """
@@ -257,7 +257,7 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
     Make a call like `invoke`, without blocking the event loop.
 
     :param resolved: The call.
-    :param arguments: Its arguments, completed.
+    :param arguments: The completed arguments.
     :returns: As `invoke`.
     :raises MCPBudgetExceededError: As `invoke`.
     :raises MCPToolFailedError: As `invoke`.
@@ -278,13 +278,13 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
 
 def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
     """
-    Run functions that make calls at the same time, in threads.
+    Run functions that make calls concurrently, in threads.
 
-    :param functions: The functions; what they raise is raised after those that run have ended.
+    :param functions: The functions. Their exceptions are raised after the running functions have ended.
     :param limit: How many run at a time.
-    :returns: Their results, in their order.
+    :returns: Their results, in order.
     """
-    # Each in a copy of this context: the tracing span, the user on whose behalf it is.
+    # Each runs in a copy of this context, which holds the tracing span and the user on whose behalf it runs.
     runs = [partial(contextvars.copy_context().run, function) for function in functions]
     with ThreadPoolExecutor(max(1, min(limit, len(runs))), thread_name_prefix="mcp-haystack-calls") as threads:
         return list(threads.map(lambda run: run(), runs))
@@ -293,7 +293,7 @@ def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
 def _failure(tool: Tool, error: Exception) -> Failure:
     if isinstance(error, Failure):
         return error
-    # Haystack's tools raise nothing else, but tools of the user's own may.
+    # Haystack's tools raise only these errors, but custom tools may raise others.
     failure = ToolInvocationError(f"Failed to invoke Tool `{tool.name}`: {error}", tool_name=tool.name)
     failure.__cause__ = error
     return failure
@@ -303,12 +303,12 @@ def answer(
     resolved: ResolvedCall, result: Any, *, store: Callable[[Tool], None] | None = None, raises: bool = False
 ) -> ChatMessage:
     """
-    Return the message that the model gets of a call.
+    Return the message for the model with the result of a call.
 
-    A result that cannot be used is not shown: the handler that failed may be there to leave something out.
+    If a handler fails, its input is not shown instead, because the handler may exist to leave something out.
 
     :param resolved: The call.
-    :param result: What `invoke` returned.
+    :param result: The result of `invoke`.
     :param store: Called with the tool before the message is made, to store the result.
     :param raises: Whether a failure is raised in place of a message.
     :returns: The message.
@@ -320,25 +320,25 @@ def answer(
             if store is not None:
                 store(tool)
             return ChatMessage.from_tool(tool_result=shown_result(tool, result), origin=call)
-        except Exception as problem:  # of a handler of the user's, or a value that the State refuses
+        except Exception as problem:  # the user's handler failed, or the State refused the value
             text = f"Tool `{tool.name}` was called, but its result cannot be used: {problem}"
             error = ToolInvocationError(text, tool_name=tool.name)
             error.__cause__ = problem
     if raises:
         raise error
-    logger.warning("A tool call failed, and the model is told: {error}", error=str(error))
+    logger.warning("A tool call failed. The model gets this error: {error}", error=str(error))
     meta = {REFUSED: str(error)} if isinstance(error, MCPCallRefusedError) else {}
     return ChatMessage.from_tool(tool_result=str(error), origin=call, error=True, meta=meta)
 
 
 def shown_result(tool: Tool, result: Any, write: Callable[[Any], Any] = json_text) -> Any:
     """
-    Return what the model sees of a result, as `outputs_to_string` of the tool says.
+    Convert a result for the model, according to `outputs_to_string` of the tool.
 
     :param tool: The tool.
-    :param result: What `invoke` returned.
-    :param write: Called with what neither a handler nor `raw_result` takes care of.
-    :returns: What the handler returned, a raw result, or what `write` returned.
+    :param result: The result of `invoke`.
+    :param write: Converts values for which there is neither a handler nor `raw_result`.
+    :returns: The result of the handler, the raw result, or the result of `write`.
     """
     config = tool.outputs_to_string or {}
     if not config or any(key in config for key in ("source", "handler", "raw_result")):

@@ -3,10 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How many tool calls there may be, and how often a tool may fail; what the model is told of calls that are refused.
+Limits for the number of tool calls and the failures of a tool, and the messages to the model about refused calls.
 
-Nothing of a run's failures is kept here: they are counted in its messages. So runs of one Agent do not disturb each
-other.
+Failures are counted in the messages of a run, and not stored here. So runs of one Agent do not disturb each other.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ REFUSAL_MESSAGE: Final = (
     "The call of '{tool_name}' was refused: {limit}. Answer with what you have, and say what is missing."
 )
 
-# In the `meta` of tool messages that stand for refused calls.
+# Key in the `meta` of tool messages for refused calls.
 REFUSED: Final = "mcp_call_refused"
 
 SPAN_REFUSED: Final = "haystack.mcp.tool_call.refused"
 
-# The key of an Agent's State that has its messages, and the argument by which Haystack passes them to a tool.
+# The key of the messages in an Agent's State, and the argument in which Haystack passes them to a tool.
 STATE_KEY: Final = "messages"
 ARGUMENT: Final = "_mcp_conversation"
 
-# How a failure begins that is returned as the result of its tool.
+# The prefix of a failure that is returned as the result of its tool.
 _FAILED: Final = "[This tool call failed] "
-# Beyond this, an output handler has put something before it.
+# The prefix is searched for in this many characters, because an output handler may have put text before it.
 _BEGINNING: Final = 100
 
 
@@ -57,11 +56,11 @@ LimitPerTool: TypeAlias = Limit | Mapping[str, Limit]
 @dataclass(frozen=True, kw_only=True)
 class CallCounts:
     """
-    How many calls, and how many turns of them, there may be.
+    Limits for calls and for turns with calls.
 
     :param max_turns: How many replies of the model may call tools; None for no limit.
-    :param max_calls: How many calls there may be altogether; None for no limit.
-    :param max_calls_per_tool: How many calls of each tool, or of the tools by their names; None for no limit.
+    :param max_calls: The maximum number of calls altogether; None for no limit.
+    :param max_calls_per_tool: The maximum number of calls of each tool, or by tool name; None for no limit.
     """
 
     max_turns: int | None = None
@@ -70,12 +69,12 @@ class CallCounts:
 
     def reason_against(self, tool_name: str, counts: Mapping[str, int], turns: int = 0) -> str | None:
         """
-        Return why a call does not fit.
+        Return why a call would exceed a limit.
 
         :param tool_name: Name of the tool.
-        :param counts: How many calls of which tool there were.
-        :param turns: In how many turns.
-        :returns: The limit that is reached; None if it fits.
+        :param counts: The number of earlier calls by tool.
+        :param turns: The number of earlier turns.
+        :returns: The limit that is reached; None if the call is within all limits.
         """
         if self.max_turns is not None and turns >= self.max_turns:
             return f"the limit of {self.max_turns} {_plural('turn', self.max_turns)} of tool calls is reached"
@@ -89,7 +88,7 @@ class CallCounts:
 
 
 def _was_refused(result: ToolCallResult) -> bool:
-    # Agents leave no other trace of a `call_budget` than what the model was told.
+    # In an Agent, the message to the model is the only trace that a `call_budget` leaves.
     text = result.result if isinstance(result.result, str) else ""
     beginning, end = REFUSAL_MESSAGE.split("{limit}")
     beginning = beginning.format(tool_name=result.origin.tool_name)
@@ -102,7 +101,7 @@ def _plural(noun: str, number: int) -> str:
 
 def note_refusal(tool_name: str, limit: str) -> None:
     """
-    Leave a span of a refused call in the trace.
+    Add a span for a refused call to the trace.
 
     :param tool_name: Name of the tool.
     :param limit: The limit that was reached.
@@ -127,7 +126,7 @@ def refusal(call: ToolCall, limit: str) -> ChatMessage:
 
 class MCPCallBudget:
     """
-    What is left of a `call_budget`.
+    The state of a `call_budget`: how many calls were made and refused.
     """
 
     def __init__(
@@ -138,7 +137,7 @@ class MCPCallBudget:
 
         :param counts: The limits.
         :param tools: Names of the tools that are counted; None for all MCP tools.
-        :param max_refused_calls: After how many refused calls the run is ended.
+        :param max_refused_calls: The number of refused calls after which the next one ends the run; None for no limit.
         """
         self._counts = counts
         self._tools = tools
@@ -153,21 +152,21 @@ class MCPCallBudget:
     @property
     def calls(self) -> int:
         """
-        How many calls were made.
+        The number of calls that were made.
         """
         return sum(self._made.values())
 
     @property
     def refused(self) -> int:
         """
-        How many calls were refused.
+        The number of calls that were refused.
         """
         return sum(self._refused.values())
 
     @property
     def calls_by_tool(self) -> dict[str, int]:
         """
-        How many calls were made of which tool.
+        The number of calls that were made, by tool.
         """
         return {name: count for name, count in self._made.items() if count}
 
@@ -186,17 +185,17 @@ class MCPCallBudget:
         raise MCPCallRefusedError(REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit), tool_name)
 
 
-# Those in which this code runs, the outermost first.
+# The budgets of the blocks in which this code runs, outermost first.
 call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
 
 
 def admit_call(tool_name: str, *, is_mcp_tool: bool = True) -> None:
     """
-    Ask the budgets in which this code runs for a call.
+    Count a call in the budgets in which this code runs, or refuse it.
 
     :param tool_name: Name of the tool.
-    :param is_mcp_tool: Whether it is a tool of a server. Others are counted by budgets that name them.
-    :raises MCPCallRefusedError: If one is used up.
+    :param is_mcp_tool: Whether it is a tool of a server. Other tools count only in budgets that name them.
+    :raises MCPCallRefusedError: If a budget is used up.
     """
     for budget in call_budgets.get():
         if is_mcp_tool if budget._tools is None else tool_name in budget._tools:
@@ -215,10 +214,10 @@ def call_budget(
     """
     Limit the calls of MCP tools in this block, on Haystack 2.31 and 3.
 
-    A call over the limit is not sent. The model gets an error in place of its result, and answers in words. It concerns
-    everything that runs in the block, e.g. `agent.run` or `await agent.run_async`, in all threads and tasks that
-    Haystack starts for it. Each block has a budget of its own, also if several run one Agent at the same time; in a
-    block within a block, both budgets hold.
+    A call over the limit is not sent. The model gets an error in place of its result, and answers in words. The budget
+    applies to everything that runs in the block, e.g. `agent.run` or `await agent.run_async`, in all threads and tasks
+    that Haystack starts for it. Each block has its own budget, even if several blocks run one Agent at the same time.
+    In nested blocks, all budgets apply.
 
     ```python
     from haystack_integrations.tools.mcp import call_budget
@@ -228,12 +227,12 @@ def call_budget(
     print(budget.calls, budget.refused)
     ```
 
-    :param max_calls: How many calls there may be altogether. Default: no limit.
-    :param max_calls_per_tool: How many calls of each tool, or of single tools by their names. Default: no limit.
+    :param max_calls: The maximum number of calls altogether. Default: no limit.
+    :param max_calls_per_tool: The maximum number of calls of each tool, or by tool name. Default: no limit.
     :param tools: Names of the tools that are counted. Default: all MCP tools.
-    :param max_refused_calls: After how many refused calls the next one ends the run with an MCPBudgetExceededError,
-        because the model insists. Default: never; `max_agent_steps` of the Agent ends it.
-    :returns: A context manager that gives the budget, with `calls`, `calls_by_tool` and `refused`.
+    :param max_refused_calls: After this many refused calls, the next one ends the run with an MCPBudgetExceededError,
+        because the model insists. Default: no limit; only `max_agent_steps` of the Agent ends the run.
+    :returns: A context manager that returns the budget, with `calls`, `calls_by_tool` and `refused`.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
     counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool)
@@ -245,14 +244,14 @@ def call_budget(
         call_budgets.reset(reset)
 
 
-# The messages of a loop of this package, which has no State.
+# The messages of this package's own loop, which has no State.
 _conversation: ContextVar[Sequence[ChatMessage] | None] = ContextVar("haystack_mcp_conversation", default=None)
 
 
 @contextmanager
 def calls_of(conversation: Sequence[ChatMessage]) -> Iterator[None]:
     """
-    Make the calls in this block part of a conversation.
+    Attribute the calls in this block to a conversation.
 
     :param conversation: Its messages.
     """
@@ -267,12 +266,12 @@ def failures_in_a_row(passed: Any, tool_name: str) -> int:
     """
     Count how often a tool has failed in a run since it last succeeded.
 
-    :param passed: The messages that Haystack passed to the tool, if it did.
+    :param passed: The messages that Haystack passed to the tool, if any.
     :param tool_name: Name of the tool.
-    :returns: The number of calls that failed. Those that were refused or declined are not counted.
+    :returns: The number of failed calls. Calls that were refused or declined are not counted.
     """
     count = 0
-    # No model can write ChatMessages, which Haystack passes.
+    # Only Haystack can pass ChatMessages; a model cannot forge them.
     is_passed = isinstance(passed, list) and all(isinstance(each, ChatMessage) for each in passed)
     for message in reversed(passed if is_passed else _conversation.get() or ()):
         if message.is_from("user"):
@@ -296,10 +295,10 @@ def _was_returned(result: ToolCallResult) -> bool:
 
 def limit_reached(limit: int) -> str:
     """
-    Return what the model is told of a tool that is not to be called any more.
+    Return the message that tells the model not to call a tool any more.
 
-    :param limit: How often it has failed.
-    :returns: A sentence.
+    :param limit: How often the tool has failed.
+    :returns: The message.
     """
     times = "once" if limit == 1 else f"{limit} times in a row"
     return f"This tool has failed {times}. Do not call it again in this run: answer with what you have."
@@ -307,7 +306,7 @@ def limit_reached(limit: int) -> str:
 
 class ReturnedFailure(str):
     """
-    A failure as the result of a tool with handlers of results, which are not to get it.
+    A failure returned as a tool's result; result handlers must not receive it.
     """
 
     __slots__ = ()
@@ -315,7 +314,7 @@ class ReturnedFailure(str):
 
 def as_result(error: Exception) -> str:
     """
-    Write a failure as the result of its tool.
+    Convert a failure to a result of its tool.
 
     :param error: The failure.
     :returns: The JSON string of an MCP result with `isError`.

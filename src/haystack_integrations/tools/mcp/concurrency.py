@@ -3,9 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Threads and tasks beside an event loop.
-
-Functions in threads of their own, tasks with several waiters, locks that are free after a fork, background imports.
+Threads and tasks: dedicated threads, tasks with several waiters, locks that are free after a fork, background imports.
 """
 
 from __future__ import annotations
@@ -27,15 +25,15 @@ T = TypeVar("T")
 
 def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-haystack-worker") -> asyncio.Future[T]:
     """
-    Call a function in a daemon thread of its own, with the caller's context variables.
+    Call a function in its own daemon thread, with the caller's context variables.
 
-    Unlike those of the event loop's executor, it does not hold up the end of the interpreter, and it cannot be taken by
-    somebody who waits for this function.
+    Unlike a thread of the event loop's default executor, this thread does not delay the interpreter's exit, and other
+    functions that wait for this one cannot occupy it.
 
     :param function: The function.
     :param args: Its arguments.
     :param name: Name of the thread.
-    :returns: Its result. What is no `Exception`, or no future takes, is a RuntimeError.
+    :returns: A future with the result. A BaseException, or an exception that futures refuse, becomes a RuntimeError.
     :raises RuntimeError: If no thread can be started.
     """
     loop = asyncio.get_running_loop()
@@ -50,15 +48,15 @@ def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-hay
         outcome: tuple[Callable[[Any], None], Any]
         try:
             outcome = (done.set_result, context.run(function, *args))
-        except BaseException as error:  # e.g. SystemExit, which is not to end the loop
+        except BaseException as error:  # e.g. SystemExit, which must not end the loop
             can_be_set = isinstance(error, Exception) and not isinstance(error, StopIteration)
             outcome = (done.set_exception, error if can_be_set else RuntimeError(f"it raised {type(error).__name__}"))
         try:
             loop.call_soon_threadsafe(settle, *outcome)
         except RuntimeError:
-            pass  # the loop was closed; nobody waits
+            pass  # the loop was closed, so nothing waits for the result
         finally:
-            del outcome  # it holds an error whose traceback holds this frame
+            del outcome  # breaks a cycle: the error's traceback refers to this frame
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return done
@@ -66,9 +64,9 @@ def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-hay
 
 def retrieve_error(task: asyncio.Task[Any]) -> None:
     """
-    Retrieve the error of a task, which asyncio would log if nobody waits for the task any more.
+    Retrieve the error of a task, which asyncio would log if nothing awaits the task any more.
 
-    :param task: A task that is done.
+    :param task: A finished task.
     """
     if not task.cancelled():
         task.exception()
@@ -76,17 +74,17 @@ def retrieve_error(task: asyncio.Task[Any]) -> None:
 
 class SharedTask(Generic[T]):
     """
-    A task that several callers wait for, each with its own timeout. It is cancelled when the last one gives up.
+    A task that several callers await, each with its own timeout. It is cancelled when the last caller gives up.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> None:
         """
         Start the task, in the running loop.
 
-        :param coroutine: What to run.
-        :param context: Its context; by default a copy of that of the caller.
+        :param coroutine: The coroutine to run.
+        :param context: Its context; by default a copy of the caller's.
         """
-        # None once nobody waits for it: its error holds the frames of all who did.
+        # None once all callers have left, because its error refers to the frames of all of them.
         self._task: asyncio.Task[T] | None = asyncio.create_task(coroutine, context=context)
         self._task.add_done_callback(retrieve_error)
         self.loop: asyncio.AbstractEventLoop = self._task.get_loop()
@@ -96,30 +94,30 @@ class SharedTask(Generic[T]):
     @property
     def is_under_way(self) -> bool:
         """
-        Whether it runs, or will, and may be waited for.
+        Whether it is not finished yet, so that it may be awaited.
         """
         task = self._task
         return task is not None and not task.done()
 
     def cancel(self) -> None:
         """
-        Cancel the task, for all who wait for it.
+        Cancel the task for all callers.
         """
         if self._task is not None:
             self._task.cancel()
 
     def must_finish(self, must_finish: bool) -> None:
         """
-        Let it go on, for a while, even if nobody waits for it any more.
+        Let the task continue for a while even if no caller awaits it any more.
 
-        :param must_finish: Whether it must not be cancelled for that reason from now on.
+        :param must_finish: Whether it must not be cancelled for lack of callers from now on.
         """
         self._must_finish = must_finish
         self._end_if_unwanted()
 
     def _end_if_unwanted(self) -> None:
         if self._task is not None and not self._waiters and not self._must_finish:
-            self._task.cancel()  # does nothing if it is done
+            self._task.cancel()  # does nothing if the task is finished
             self._task = None
 
     async def ended(self) -> None:
@@ -131,14 +129,14 @@ class SharedTask(Generic[T]):
 
     async def result(self) -> T:
         """
-        Wait for the task, which is under way.
+        Await the task, which must be under way.
 
         :returns: Its result.
         :raises asyncio.CancelledError: If the task or the caller was cancelled.
         """
         task = self._task
         if task is None:
-            raise AssertionError  # who waits for it has looked whether it is under way
+            raise AssertionError  # callers must check `is_under_way` first
         self._waiters += 1
         try:
             return await asyncio.shield(task)
@@ -149,9 +147,9 @@ class SharedTask(Generic[T]):
 
 async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit: int) -> list[T]:
     """
-    Run asynchronous functions concurrently, not more than a number of them at a time.
+    Run asynchronous functions concurrently, at most `limit` at a time.
 
-    If one fails, or the caller is cancelled, those that have not ended are cancelled and waited for.
+    If one fails, or the caller is cancelled, the unfinished functions are cancelled and awaited.
 
     :param functions: The functions.
     :param limit: How many may run at a time.
@@ -177,9 +175,9 @@ async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit:
 
 def lock_of_each_process() -> Callable[[], threading.Lock]:
     """
-    Make a lock that is free in a forked child, whoever holds it in the parent.
+    Make a lock that is free in a forked child even if a thread of the parent holds it.
 
-    :returns: A function that returns the lock of the running process.
+    :returns: A function that returns the lock of the current process.
     """
     locks: dict[int, threading.Lock] = {}
     return lambda: locks.setdefault(os.getpid(), threading.Lock())
@@ -187,34 +185,34 @@ def lock_of_each_process() -> Callable[[], threading.Lock]:
 
 # Imports in the background
 
-# How long anybody waits for an import, in seconds. It hangs if it needs a module that a thread which waits for it is
-# importing.
+# Longest wait for an import, in seconds. An import hangs if it needs a module that is being imported by a thread which
+# waits for this import.
 _LONGEST_IMPORT = 60.0
 
 _import_lock = lock_of_each_process()
 _one_import_at_a_time = lock_of_each_process()
-# By what they import.
+# Threads by the modules that they import.
 _import_threads: dict[tuple[str, ...], threading.Thread] = {}
 
 
 def _import(modules: tuple[str, ...]) -> None:
-    # Two threads that import what has circles, as the SDK has, may get modules that are imported by half.
-    with _one_import_at_a_time(), suppress(ImportError):  # whoever needs it imports it again, and gets the error
+    # Circular imports, as in the SDK, may show two importing threads half-imported modules.
+    with _one_import_at_a_time(), suppress(ImportError):  # the code that needs the module repeats the import and fails
         for module in modules:
             importlib.import_module(module)
 
 
 def begin_import(*modules: str) -> threading.Thread:
     """
-    Begin to import modules in a thread, and return at once. A fork waits for the end.
+    Start to import modules in a thread, and return at once. A fork waits until the import ends.
 
-    :param modules: Their names.
-    :returns: The thread, the same one for the same modules.
-    :raises RuntimeError: If none can be started.
+    :param modules: Names of the modules.
+    :returns: The thread; the same one for the same modules.
+    :raises RuntimeError: If no thread can be started.
     """
     with _import_lock():
         if modules not in _import_threads:
-            # A daemon, so that a program may end meanwhile.
+            # A daemon thread, so that the program can exit meanwhile.
             thread = threading.Thread(target=_import, args=(modules,), name="mcp-haystack-preload", daemon=True)
             thread.start()
             _import_threads[modules] = thread
@@ -225,8 +223,8 @@ async def imported(*modules: str) -> None:
     """
     Import modules in a thread, and wait for it without blocking the event loop.
 
-    :param modules: Their names. Whoever needs one that cannot be imported gets the error.
-    :raises TimeoutError: If it takes so long that it may never end.
+    :param modules: Names of the modules. Errors are not raised here, but where a module is used.
+    :raises TimeoutError: If the import takes so long that it may never end.
     """
     thread = begin_import(*modules)
     if thread.is_alive():
@@ -240,7 +238,7 @@ async def imported(*modules: str) -> None:
 
 
 def _before_fork() -> None:
-    # The child would have modules that are imported by half, and their locks for ever.
+    # Otherwise the child would inherit half-imported modules, and import locks that are never released.
     for thread in [*_import_threads.values()]:
         if thread is not threading.current_thread():
             thread.join(_LONGEST_IMPORT)

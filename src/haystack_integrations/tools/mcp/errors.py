@@ -9,27 +9,27 @@ The exceptions of this package.
 
     Exception
     ├── MCPError
-    │   ├── MCPBudgetExceededError         a model goes on to call tools after its budget is used up
+    │   ├── MCPBudgetExceededError         a model continues to call tools after its budget is used up
     │   ├── MCPConfigurationError          a configuration of several servers is invalid; also a ValueError
     │   ├── MCPConnectionError             a session could not be opened, or was lost
     │   │   ├── MCPConnectionTimeoutError  not opened within `connection_timeout`; also a TimeoutError
-    │   │   └── MCPAuthorizationError      … for lack of credentials that the server accepts
+    │   │   └── MCPAuthorizationError      … because the server accepts none of the credentials
     │   ├── MCPDriftError                  the server's tools are not those of the snapshot
-    │   ├── MCPRunError                    a durable run cannot go on here
+    │   ├── MCPRunError                    a durable run cannot continue in this process
     │   │   ├── MCPCallInDoubtError        … because a call was sent and has no result: the tool may have run
     │   │   ├── MCPRunChangedError         … because the program is not the one that began it
-    │   │   └── MCPRunElsewhereError       … because another process has it
-    │   ├── MCPSkillError                  a skill has no such file, or another one than the server said
-    │   ├── MCPToolFailedError             a tool call failed, and that is to end the run of the Agent
+    │   │   └── MCPRunElsewhereError       … because another process is running it
+    │   ├── MCPSkillError                  a skill has no such file, or the file is not the one that was described
+    │   ├── MCPToolFailedError             a tool call failed, and that ends the run of the Agent
     │   └── MCPToolNotFoundError           the server has no such tool
     └── haystack ToolInvocationError
         └── MCPInvocationError             a tool call failed
-            ├── MCPCallPendingError        … that is left open: its server wants input, or runs it as a task
-            ├── MCPCallRefusedError        … that was not made, because a limit is reached
-            ├── MCPDriftedCallError        … that was not made, because the server's tools are not those of the snapshot
+            ├── MCPCallPendingError        … or is left open: its server needs input, or runs it as a task
+            ├── MCPCallRefusedError        … because a limit is reached; it was not made
+            ├── MCPDriftedCallError        … because the server's tools are not those of the snapshot; it was not sent
             ├── MCPOutcomeUnknownError     … and the tool may have run: the call was sent and not answered
-            └── MCPTimeoutError            … for lack of time; also a TimeoutError
-                └── MCPCallTimeoutError    … after it was sent; also an MCPOutcomeUnknownError
+            └── MCPTimeoutError            … because a timeout expired; also a TimeoutError
+                └── MCPCallTimeoutError    … after the call was sent; also an MCPOutcomeUnknownError
 
 `MCPInvocationError` derives from Haystack's `ToolInvocationError`, not from `MCPError`, so that an Agent turns a failed
 call into an error message for the model instead of ending the run.
@@ -101,7 +101,7 @@ class MCPConnectionError(MCPError):
     Raised when a session cannot be opened, or when an operation needs a session that was lost.
     """
 
-    # Whether only this request failed, because of what it was or what the server answered: others may go well.
+    # Whether only this request failed, because of its content or the server's answer; other requests may succeed.
     _is_of_request: bool = False
 
     def __init__(
@@ -137,7 +137,7 @@ class MCPConnectionTimeoutError(MCPConnectionError, TimeoutError):
 
 class MCPAuthorizationError(MCPConnectionError):
     """
-    Raised when a server refuses the credentials that it got, or wants some and there are none.
+    Raised when a server refuses the credentials, or requires credentials and there are none.
 
     The message names the step that failed.
     """
@@ -151,7 +151,7 @@ class MCPConfigurationError(MCPError, ValueError):
 
 class MCPBudgetExceededError(MCPError):
     """
-    Raised when a model that has used up its tool calls goes on to ask for more.
+    Raised when a model has used up its tool calls and continues to request more.
     """
 
     def __init__(self, message: str, messages: list[Any] | None = None) -> None:
@@ -167,7 +167,7 @@ class MCPBudgetExceededError(MCPError):
 
 class MCPDriftError(MCPError):
     """
-    Raised when what a server says of its tools is not what the snapshot has.
+    Raised when a server's tool definitions differ from the snapshot.
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -183,7 +183,7 @@ class MCPDriftError(MCPError):
 
 class MCPSkillError(MCPError):
     """
-    Raised when a skill cannot be used: it has no such file, or the server sent another one than it said before.
+    Raised when a skill cannot be used: it has no such file, or the file is not the one that the server described.
     """
 
     def __init__(self, message: str, uri: str | None = None) -> None:
@@ -217,25 +217,25 @@ class MCPToolFailedError(MCPError):
 
 class MCPRunError(MCPError):
     """
-    Raised when a durable run cannot go on here. It ends the run of an Agent; another process may continue it.
+    Raised when a durable run cannot continue here. It ends the run of an Agent; another process may continue it.
     """
 
 
 class MCPRunElsewhereError(MCPRunError):
     """
-    Raised when a durable run is opened that another process has.
+    Raised when a durable run is opened while another process is running it.
     """
 
 
 class MCPRunChangedError(MCPRunError):
     """
-    Raised when a durable run is continued by a program that does something else than what was recorded.
+    Raised when a durable run is continued by a program that does not do what was recorded.
     """
 
 
 class MCPCallInDoubtError(MCPRunError):
     """
-    Raised when a call of a durable run was sent and has no result, and nothing says that it may be sent again.
+    Raised when a call of a durable run was sent and has no result, and nothing allows sending it again.
     """
 
     def __init__(self, message: str, tool_name: str, number: int) -> None:
@@ -273,16 +273,16 @@ class MCPInvocationError(ToolInvocationError):
     """
     Raised when a tool call fails: the tool reported an error, the server refused the call, or the session was lost.
 
-    The message contains the server's own text. The rest of it never contains an argument value. What the server's text
-    quotes of the credentials that it was given, or of values from `inputs_from_state`, is redacted if it has at least
-    six characters; in `data`, credentials are. Of a text of more than 10,000 characters the beginning and the end are
-    kept, and `data` that is too large to be searched for credentials is replaced by a remark.
+    The message contains the server's own text; the rest never contains an argument value. In the server's text,
+    credentials that the server was given and values from `inputs_from_state` are redacted if they have at least six
+    characters; in `data`, credentials are. If a text has more than 10,000 characters, only its beginning and end are
+    kept. `data` that is too large to be searched for credentials is replaced with a remark.
     """
 
-    # Whether the tool itself reported it, in an answer with `isError`.
+    # Whether the tool itself reported the error, in an answer with `isError`.
     is_tool_error: bool = False
 
-    # What traces say of it, where its class and its code do not tell: "answered", "did_not_run" or "may_have_run".
+    # The outcome for traces, if class and code do not determine it: "answered", "did_not_run" or "may_have_run".
     _outcome: str | None = None
 
     def __init__(
@@ -320,15 +320,15 @@ class MCPCallRefusedError(MCPInvocationError):
     """
     Raised when a tool call was not made, because a `call_budget` is used up or the tool has failed too often.
 
-    The model gets its message.
+    The message is sent to the model.
     """
 
 
 class MCPCallPendingError(MCPInvocationError):
     """
-    Raised when a tool call is left open: its server wants input that nobody can give now, or runs it as a task.
+    Raised when a tool call is left open: its server needs input that is not available now, or runs it as a task.
 
-    `MCPConnection.continue_call`, or that of the tool, goes on with `pending_call`, in any process.
+    `continue_call` of the MCPConnection or the tool continues `pending_call`, in any process.
     """
 
     def __init__(
@@ -353,7 +353,7 @@ class MCPCallPendingError(MCPInvocationError):
 
 class MCPDriftedCallError(MCPInvocationError):
     """
-    Raised when a tool call was not sent, because what the server says of its tools is not what the snapshot has.
+    Raised when a tool call was not sent, because the server's tool definitions differ from the snapshot.
     """
 
 
@@ -362,13 +362,13 @@ class MCPOutcomeUnknownError(MCPInvocationError):
     Raised when a tool call was sent and not answered: the tool may have run.
 
     Every other MCPInvocationError means that the tool did not run, or that the server answered: with an error of the
-    tool, or a refusal. Before such a call is repeated, somebody should look whether its effect is there.
+    tool, or a refusal. Before repeating a call with an unknown outcome, check whether it had its effect.
     """
 
-    # If the server runs the call as a task: what `continue_call` goes on with, and `cancel_call` ends.
+    # If the server runs the call as a task: the call for `continue_call` and `cancel_call`.
     pending_call: MCPPendingCall | None = None
 
-    # What happened, without the rest of the message.
+    # The reason alone, without the rest of the message.
     reason: str | None = None
 
     # Why the session in which it was sent has ended, if it has.
@@ -379,7 +379,7 @@ class MCPTimeoutError(MCPInvocationError, TimeoutError):
     """
     Raised when a tool call was not answered within `invocation_timeout`, or got no session within `connection_timeout`.
 
-    If the call was sent, the error is an MCPOutcomeUnknownError, too, and the call was cancelled on the server.
+    If the call was sent, the error is also an MCPOutcomeUnknownError, and the call was cancelled on the server.
     """
 
 
@@ -391,10 +391,10 @@ class MCPCallTimeoutError(MCPTimeoutError, MCPOutcomeUnknownError):
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:
     """
-    Return what led to an exception.
+    Iterate over an exception and its causes.
 
     :param error: The exception. anyio groups the failures if a host name has several addresses.
-    :returns: The exception, those in it, and their causes.
+    :returns: The exception, the exceptions grouped in it, and the causes of all of them.
     """
     if error is not None:
         yield error

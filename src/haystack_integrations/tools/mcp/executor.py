@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The event loop of all sessions, in a thread of its own: `AsyncExecutor`.
+`AsyncExecutor`: the event loop of all sessions, in its own thread.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 THREAD_NAME = "mcp-haystack-executor"
 
-# The last of the standard streams.
+# The standard stream with the highest descriptor.
 _STDERR = 2
 
 # More than an event loop opens.
@@ -45,8 +45,7 @@ _LOOP_DESCRIPTORS = 16
 # Seconds for closing the sessions at interpreter exit.
 _EXIT_TIMEOUT = 10.0
 
-# Seconds after which an event loop that has done nothing counts as blocked, e.g. by an in-process server that never
-# gives way.
+# Seconds without activity after which an event loop counts as blocked, e.g. by an in-process server that never awaits.
 _PULSE = 10.0
 
 _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
@@ -54,14 +53,14 @@ _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() ret
 
 # The event loop
 
-# Bytes. A few times what a large message takes.
+# In bytes: a few times the size of a large message.
 _KEPT_MEMORY = 4 * 1024 * 1024
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     check_descriptors()
-    # glibc returns freed memory to the system beyond twice the largest block that was freed so far. After this one,
-    # which is never touched, a message of 1 MB need not get its memory anew, which would take longer than reading it.
+    # glibc keeps freed memory up to twice the size of the largest block freed so far. This block is never touched, but
+    # because of it, a message of 1 MB can reuse memory; allocating it anew would take longer than reading the message.
     bytes(_KEPT_MEMORY)
     # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
     loop: asyncio.AbstractEventLoop
@@ -76,11 +75,11 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 async def _look_up(*args: Any, **options: Any) -> Any:
-    # Event loops have as few as four threads for it, each of which a name that no DNS server answers for takes for some
-    # 20 s. The connections to all other servers would wait for them.
+    # Event loops have as few as four threads for lookups. A name for which no DNS server answers occupies one for about
+    # 20 s, and the connections to all other servers would wait.
     try:
         return await start_in_thread(partial(socket.getaddrinfo, *args, **options), name="mcp-haystack-dns")
-    except RuntimeError:  # no thread can be started; the loop may have some
+    except RuntimeError:  # no thread can be started, but the loop may have idle ones
         loop = asyncio.get_running_loop()
     try:
         return await type(loop).getaddrinfo(loop, *args, **options)
@@ -90,9 +89,9 @@ async def _look_up(*args: Any, **options: Any) -> Any:
 
 def check_descriptors() -> None:
     """
-    Check that there are enough descriptors for an event loop: uvloop ends the whole process if there are not.
+    Check that there are enough descriptors for an event loop, because uvloop ends the whole process otherwise.
 
-    :raises OSError: If there are not.
+    :raises OSError: If there are too few.
     """
     held: list[int] = []
     try:
@@ -100,29 +99,29 @@ def check_descriptors() -> None:
             held.append(os.open(os.devnull, os.O_RDWR))
     finally:
         for descriptor in held:
-            # Where one of the first three is closed, as in some daemons, the loop would get it: uvloop would end the
-            # process as it closes, and servers over stdio would write their logs into it.
+            # If a standard stream is closed, as in some daemons, the loop would get its descriptor. uvloop would then
+            # end the process on closing it, and servers over stdio would write their logs into it.
             if descriptor > _STDERR:
                 os.close(descriptor)
 
 
-# Gives the event loop in which somebody awaits an operation; None if that is a thread.
+# Returns the event loop in which an operation is awaited; None if a thread waits for it.
 Caller: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
 
-# That of the operation which the code is part of, if it is part of one.
+# The caller of the operation that the running code belongs to, if any.
 caller_of_operation: ContextVar[Caller | None] = ContextVar("haystack_mcp_caller", default=None)
 
 
 def _no_loop() -> None:
-    # A thread may be that of an event loop, which is blocked then.
+    # Even if the waiting thread has an event loop, that is blocked.
     return None
 
 
 def caller_loop() -> asyncio.AbstractEventLoop | None:
     """
-    Find the event loop of whoever the running operation is for.
+    Return the event loop of the running operation's caller.
 
-    :returns: The loop, if it is running.
+    :returns: The loop if it is running, else None.
     """
     caller = caller_of_operation.get()
     loop = None if caller is None else caller()
@@ -131,14 +130,14 @@ def caller_loop() -> asyncio.AbstractEventLoop | None:
 
 class ExecutorStartError(RuntimeError):
     """
-    Raised when this process lacks what an event loop in a thread of its own needs. It may be tried again.
+    Raised when this process lacks the resources for an event loop in its own thread. A later attempt may succeed.
     """
 
     def __init__(self, error: Exception) -> None:
         """
         Initialize the ExecutorStartError.
 
-        :param error: What could not be had.
+        :param error: The underlying error.
         """
         super().__init__(f"the event loop for MCP sessions could not be started: {error}")
 
@@ -168,8 +167,8 @@ class _Operation:
              │                      └──cancel()───────┴────────> ended, by a cancellation
              └── the loop is closed: abandon() ────────────────> likewise
 
-    Whichever way it ends, who waits is woken once. One object for each, and no closures: all that calls in flight leave
-    on the heap makes the garbage collector run.
+    Whichever way it ends, the waiter is woken once. Each operation is one object without closures, because the more
+    objects calls in flight leave on the heap, the more often the garbage collector runs.
     """
 
     __slots__ = ("_context", "_error", "_executor", "_has_begun", "_has_ended", "_notify", "_result", "_task", "coro")
@@ -178,12 +177,12 @@ class _Operation:
         self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any], caller: Caller, notify: Callable[[], object]
     ) -> None:
         """
-        Hand a coroutine over to the executor's loop. From any thread.
+        Hand a coroutine over to the executor's loop. Thread-safe.
 
         :param executor: The executor.
         :param coro: The coroutine.
-        :param caller: Gives the event loop in which somebody awaits it.
-        :param notify: Wakes who waits. Called once, in the executor's thread.
+        :param caller: Returns the event loop in which the coroutine's result is awaited.
+        :param notify: Wakes the waiter. Called once, in the executor's thread.
         :raises RuntimeError: If the executor was shut down. The coroutine did not start.
         """
         self._executor = executor
@@ -208,22 +207,22 @@ class _Operation:
 
     def start(self) -> None:
         """
-        Start the coroutine. To be called in the executor's loop.
+        Start the coroutine. Call this in the executor's loop.
         """
         loop = self._executor._loop
         if sys.version_info >= (3, 12):
-            # Its first step is done here, and not in the next iteration of the loop.
+            # The first step runs here, not in the next iteration of the loop.
             self._task = asyncio.Task(self._run(), loop=loop, context=self._context, eager_start=True)
         else:
             self._task = loop.create_task(self._run(), context=self._context)
 
     async def _run(self) -> None:
-        # Who waits is woken from here: a callback of the task would take another iteration of the loop.
+        # Wake the waiter from here, because a callback of the task would take another iteration of the loop.
         self._has_begun = True
         try:
             self._result = await self.coro
             self._has_ended = True
-        except (asyncio.CancelledError, GeneratorExit):  # of one that is destroyed with its loop, there is no task
+        except (asyncio.CancelledError, GeneratorExit):  # a coroutine that is destroyed with its loop has no task
             raise
         except BaseException as error:
             self._error, self._has_ended = error, True
@@ -240,7 +239,7 @@ class _Operation:
 
     def abandon(self) -> None:
         """
-        Wake who waits, once the executor's loop is closed.
+        Wake the waiter after the executor's loop was closed.
         """
         if not self._has_begun:
             self.coro.close()
@@ -258,18 +257,18 @@ class _Operation:
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            if not self._has_begun:  # it never will
+            if not self._has_begun:  # a task cancelled before its first step never runs `_run`
                 self.coro.close()
                 self._end()
 
     def outcome(self) -> Any:
         """
-        Return or raise what became of the coroutine.
+        Return the result of the coroutine, or raise its error.
         """
         if not self._has_ended:
             raise OperationCancelledError(by_shutdown=self._executor._closing)
         if self._error is not None:
-            error, self._error = self._error, None  # its traceback refers to this object
+            error, self._error = self._error, None  # breaks a cycle: the traceback refers to this object
             raise error
         return self._result
 
@@ -281,7 +280,7 @@ def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
 
 
 def _beats(pulse: threading.Event | None) -> bool:
-    # Whether the executor's loop has done something since it was asked for this pulse, or was not asked yet.
+    # True if the executor's loop has answered the last request for a pulse, or there was none yet.
     return pulse is None or pulse.is_set()
 
 
@@ -290,7 +289,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
     Get the event loop of the caller.
 
     :returns: The loop.
-    :raises RuntimeError: Outside of an asyncio event loop, with what to do instead.
+    :raises RuntimeError: Outside of an asyncio event loop. The message says what to do instead.
     """
     try:
         return asyncio.get_running_loop()
@@ -310,10 +309,10 @@ class AsyncExecutor:
     Thread-safe event loop executor for running async code from sync contexts.
 
     The singleton's event loop runs in a daemon thread and holds every MCP session of the process: a session belongs to
-    the loop that opened it, but its users come from any thread and any loop. A coroutine sees the context variables of
+    the loop that opened it, but it can be used from any thread and any loop. A coroutine sees the context variables of
     its caller.
 
-    After a fork, the child process gets a new executor from `get_instance`; so does everybody after `shutdown`.
+    `get_instance` returns a new executor in the child process after a fork, and after `shutdown`.
 
     ### Usage example
 
@@ -326,10 +325,10 @@ class AsyncExecutor:
     ```
     """
 
-    # Awaited in the loop, one after the other, before a shutdown cancels the remaining tasks.
+    # Awaited in the loop, one at a time, before a shutdown cancels the remaining tasks.
     before_shutdown: ClassVar[list[Callable[[], Coroutine[Any, Any, None]]]] = []
 
-    # The loop that is being shut down. Nothing may be opened in it any more, because nobody would close it.
+    # The loop that is being shut down. Nothing may be opened in it any more, because it would never be closed.
     ending_loop: ClassVar[asyncio.AbstractEventLoop | None] = None
 
     _singleton: ClassVar[AsyncExecutor | None] = None
@@ -340,7 +339,7 @@ class AsyncExecutor:
         Get or create the global singleton executor instance.
 
         :returns: The running executor of this process.
-        :raises ExecutorStartError: If it cannot be started, e.g. for lack of file descriptors.
+        :raises ExecutorStartError: If it cannot be started, e.g. because there are too few file descriptors.
         """
         executor = cls._singleton
         if executor is not None and not executor._closing:
@@ -353,14 +352,14 @@ class AsyncExecutor:
 
     def __init__(self) -> None:
         """
-        Start an event loop in a thread of its own.
+        Start an event loop in its own thread.
 
-        :raises ExecutorStartError: If that is not possible, e.g. for lack of file descriptors.
+        :raises ExecutorStartError: If that is not possible, e.g. because there are too few file descriptors.
         """
         self._closing = False
-        # Those that somebody waits for.
+        # The operations that a caller waits for.
         self._operations: set[_Operation] = set()
-        # Whose operations have ended in this iteration, by their loops.
+        # The waiters whose operations have ended in this iteration, by their loops.
         self._to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         try:
             self._loop = _new_event_loop()
@@ -385,15 +384,15 @@ class AsyncExecutor:
                 try:
                     self._loop.run_forever()
                 except (SystemExit, KeyboardInterrupt) as error:
-                    # Raised in a task (by an in-process server, for example), it stops the loop, which all sessions
-                    # share.
+                    # Such an exception in a task (of an in-process server, for example) stops the loop, which all
+                    # sessions share.
                     logger.warning("{error} was raised in the AsyncExecutor and ignored", error=type(error).__name__)
         finally:
             self._closing = True
-            self._thread_id = None  # a later thread may get the same
+            self._thread_id = None  # a later thread may get the same ID
             asyncio.set_event_loop(None)
             self._loop.close()
-            # From now on, nothing can be handed over. What came too late to be started or to end is here.
+            # Nothing can be handed over from now on. Abandon operations that came too late to start or to end.
             for operation in list(self._operations):
                 operation.abandon()
             for loop in list(self._to_wake):
@@ -409,17 +408,17 @@ class AsyncExecutor:
 
     def _notify(self, waiter: asyncio.Future[None]) -> None:
         """
-        Wake who waits in another loop: in the next iteration, with all others whose operations end in this one.
+        Wake a waiter in another loop, together with the waiters of all operations that end in this iteration.
 
-        Waking a loop is a system call, at which the thread gives up the GIL.
+        Waking a loop is a system call, during which the thread gives up the GIL.
         """
         loop = waiter.get_loop()
         waiters = self._to_wake.setdefault(loop, [])
         waiters.append(waiter)
         if not self._operations:
-            self._wake(loop)  # it was the last one
+            self._wake(loop)  # no other operation can end
         elif len(waiters) == 1:
-            with suppress(RuntimeError):  # the executor's loop is closed, after which all are woken
+            with suppress(RuntimeError):  # the executor's loop was closed; `_run_loop` then wakes all waiters
                 self._loop.call_soon(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -441,8 +440,8 @@ class AsyncExecutor:
 
         :param coro: Coroutine to execute.
         :param timeout: Optional timeout in seconds, after which the coroutine is cancelled.
-        :param waiter: Gets None at the end, for which its `get` waits; a subclass may do something meanwhile.
-        :param has_limit: Whether the coroutine has a limit of its own, so that `timeout` only counts if the loop is
+        :param waiter: A queue that receives None at the end. The `get` of a subclass may do other work while it waits.
+        :param has_limit: Whether the coroutine has its own time limit, so that `timeout` only matters if the loop is
             blocked.
         :returns: Result of the coroutine.
         :raises TimeoutError: If execution exceeds timeout.
@@ -456,7 +455,7 @@ class AsyncExecutor:
                 "(call_async, invoke_async, warm_up_async, or AsyncExecutor.run_async)."
             )
             raise RuntimeError(msg)
-        # Takes a third of the time of a `concurrent.futures.Future`.
+        # A SimpleQueue takes a third of the time of a `concurrent.futures.Future`.
         waiter = queue.SimpleQueue() if waiter is None else waiter
         operation = _Operation(self, coro, _no_loop, partial(waiter.put, None))
         left = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
@@ -472,7 +471,7 @@ class AsyncExecutor:
                         raise TimeoutError(msg) from None
                     pulse, left = self._ask_for_pulse(), _PULSE
         finally:
-            if not has_ended:  # nobody waits any more, e.g. after a KeyboardInterrupt
+            if not has_ended:  # the caller stopped waiting, e.g. because of a KeyboardInterrupt
                 operation.cancel()
         result: T = operation.outcome()
         return result
@@ -498,12 +497,12 @@ class AsyncExecutor:
             coro.close()
             raise
         waiter: asyncio.Future[None] = loop.create_future()
-        # A tool of an in-process server may make a call, which is for whoever called the tool.
+        # If a tool of an in-process server makes a call, the caller of that tool is also the caller of this call.
         caller = caller_of_operation.get() if self.in_loop_thread() else None
         pulse: threading.Event | None = None
         alarm: asyncio.TimerHandle | None = None
 
-        # It gets itself: what refers to itself is left to the garbage collector, after each call.
+        # It receives itself as an argument: a closure over itself would be a cycle for the garbage collector.
         def ring(again: Callable[..., None]) -> None:
             nonlocal alarm, pulse
             if has_limit and _beats(pulse):
@@ -511,7 +510,7 @@ class AsyncExecutor:
             elif not waiter.done():
                 waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
 
-        # Before the other thread is woken, which then need not wait for the GIL.
+        # Set the timer before waking the other thread, which then need not wait for the GIL.
         if timeout is not None:
             alarm = loop.call_later(timeout, ring, ring)
         try:
@@ -528,7 +527,7 @@ class AsyncExecutor:
         return result
 
     def _ask_for_pulse(self) -> threading.Event:
-        # The loop sets it, unless it is blocked.
+        # The loop sets the event unless it is blocked.
         pulse = threading.Event()
         self.post(pulse.set)
         return pulse
@@ -574,7 +573,7 @@ class AsyncExecutor:
         """
         Schedule a callback in the executor's thread and return at once.
 
-        Takes no lock of this package, so that finalisers can call it wherever the garbage collector runs.
+        It takes no lock of this package, so finalisers can call it wherever the garbage collector runs.
 
         :param callback: The callback.
         :returns: False if the executor was shut down and will not call it.
@@ -653,7 +652,7 @@ class AsyncExecutor:
 
 def keep_forever(obj: Any) -> None:
     """
-    Keep an object, and all that it refers to, alive to the end of the process, interpreter shutdown included.
+    Keep an object and everything that it refers to alive until the process ends, even during interpreter shutdown.
 
     :param obj: The object.
     """

@@ -43,27 +43,27 @@ from haystack.tools.toolset import Toolset
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
 
-# Haystack 3 has hooks of Agents, and gives each run of one a toolset of its own.
+# In Haystack 3, Agents have hooks, and each run of an Agent has its own toolset.
 HAS_HOOKS = "haystack.hooks" in sys.modules or importlib.util.find_spec("haystack.hooks") is not None
 
 # Haystack 2 cannot serialize a tool message that contains a FileContent.
 TOOL_MESSAGES_TAKE_FILES = FileContent.__name__ in str(get_type_hints(ToolCallResult)["result"])
 
-# Stands for the mapping of a component that is no SuperComponent.
+# Stands for the input mapping of a component that is not a SuperComponent.
 _NO_PIPELINE = object()
 
 # The class path under which combinations of toolsets are stored; it stays the same if the class moves.
 _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCombination"
 
-# What Haystack 3 says of a skill in a SkillStore; None on Haystack 2, which has neither.
+# Haystack 3's description of a skill in a SkillStore; None on Haystack 2, which has neither.
 SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
-# Imported at their first use, because they import much.
+# Modules that are imported at first use, because they import a lot.
 _STATE = "haystack.components.agents.state.state"
 _PARAMETERS = "haystack.tools.parameters_schema_utils"
 _VALUES = "haystack.utils.base_serialization"
 
-# The parameters of tools that may contain handlers, with what replaces these by their import paths, and imports them.
+# Functions that serialize and deserialize the parameters of tools that may contain handlers.
 HANDLERS = {
     "outputs_to_state": (_serialize_outputs_to_state, _deserialize_outputs_to_state),
     "outputs_to_string": (_serialize_outputs_to_string, _deserialize_outputs_to_string),
@@ -72,7 +72,7 @@ HANDLERS = {
 
 def parts_of(message: ChatMessage) -> list[Any]:
     """
-    Return the parts of a message in their order, in which texts and images may take turns.
+    Return the parts of a message in order; texts and images may be mixed.
 
     :param message: The message.
     :returns: Its texts, images, files, tool calls and so on.
@@ -85,7 +85,7 @@ def check_state_schema(schema: dict[str, Any]) -> None:
     Check the schema of a State.
 
     :param schema: A dictionary from keys to their type and handler.
-    :raises ValueError: If a key has no type, or something else than a function as its handler.
+    :raises ValueError: If a key has no type, or its handler is not a function.
     """
     importlib.import_module(_STATE)._validate_schema(schema)
 
@@ -95,7 +95,7 @@ def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
     Serialize the schema of a State, as Haystack's Agent does.
 
     :param schema: A dictionary from keys to their type and handler.
-    :returns: The same with the names of the types and the import paths of the handlers.
+    :returns: The schema with the names of the types and the import paths of the handlers.
     """
     stored: dict[str, Any] = importlib.import_module(_STATE)._schema_to_dict(schema)
     return stored
@@ -103,7 +103,7 @@ def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """
-    Import what a stored schema of a State names.
+    Deserialize the schema of a State, importing its types and handlers.
 
     :param schema: The result of `serialize_state_schema`.
     :returns: The schema.
@@ -136,13 +136,13 @@ def is_state_type(declared: Any) -> bool:
 
 def parameter_descriptions(component: Any) -> dict[str, str]:
     """
-    Read what docstrings and annotations say of a component's inputs; those of a SuperComponent come from its pipeline.
+    Read descriptions of a component's inputs from docstrings and annotations; a SuperComponent's from its pipeline.
 
     :param component: The component.
-    :returns: The descriptions by the names of the inputs.
+    :returns: The descriptions by input name.
     """
     found = importlib.import_module(_PARAMETERS)._get_component_param_descriptions(component)
-    # Haystack 2 returns what the component does, too.
+    # Haystack 2 also returns the description of the component.
     described: dict[str, str] = found[1] if isinstance(found, tuple) else found
     annotated = {name: annotated_description(socket.type) for name, socket in input_sockets(component).items()}
     return {**annotated, **described}
@@ -150,7 +150,7 @@ def parameter_descriptions(component: Any) -> dict[str, str]:
 
 def annotated_description(declared: Any) -> str:
     """
-    Read what `Annotated` says of a parameter.
+    Read the description of a parameter from `Annotated`.
 
     :param declared: Its type: `Annotated[int, "How many"]`, or with `Field(description="How many")`.
     :returns: The description; empty if there is none.
@@ -183,10 +183,10 @@ def component_of(tool: Any) -> Any:
 
 def has_all_inputs_of_a_pipeline(tool: Any) -> bool:
     """
-    Return whether a PipelineTool, or a ComponentTool of a SuperComponent, takes each input of each component.
+    Return whether a PipelineTool, or a ComponentTool of a SuperComponent, takes every input of every component.
 
     :param tool: The ComponentTool or PipelineTool.
-    :returns: False if the user said which inputs it has, or if it has no pipeline.
+    :returns: False if the user chose its inputs, or if it has no pipeline.
     """
     if getattr(tool, "_unresolved_parameters", None) is not None:
         return False
@@ -208,9 +208,9 @@ def serialize_values(values: dict[str, Any]) -> dict[str, Any]:
     """
     Serialize values together with their types, as Haystack serializes the State of an Agent.
 
-    :param values: Values of Haystack's classes, and others with `to_dict`.
-    :returns: What JSON can hold.
-    :raises Exception: Whatever Haystack raises if there is a value that it cannot serialize.
+    :param values: Instances of Haystack's classes, and other objects with `to_dict`.
+    :returns: A dictionary that JSON can represent.
+    :raises Exception: Any exception of Haystack, if it cannot serialize a value.
     """
     stored: dict[str, Any] = importlib.import_module(_VALUES)._serialize_value_with_schema(values)
     return stored
@@ -218,7 +218,7 @@ def serialize_values(values: dict[str, Any]) -> dict[str, Any]:
 
 def deserialize_values(stored: dict[str, Any]) -> dict[str, Any]:
     """
-    Deserialize what `serialize_values` returned. Haystack 3 imports only classes of modules on its allowlist.
+    Deserialize the result of `serialize_values`. Haystack 3 imports only classes of modules on its allowlist.
 
     :param stored: The dictionary.
     :returns: The values.
@@ -245,7 +245,7 @@ def serialize_object(field: str, value: Any) -> dict[str, Any]:
     """
     Serialize a component, or another object with `to_dict` and `from_dict`.
 
-    :param field: Names it in the error.
+    :param field: The name of the field, for the error message.
     :param value: The object.
     :returns: A dictionary with its type.
     :raises SerializationError: If it cannot be serialized.
@@ -259,7 +259,7 @@ def serialize_object(field: str, value: Any) -> dict[str, Any]:
 
 def deserialize_object(data: dict[str, Any]) -> Any:
     """
-    Deserialize what `serialize_object` returned.
+    Deserialize the result of `serialize_object`.
 
     :param data: The dictionary.
     :returns: The object.
@@ -275,9 +275,9 @@ def deserialize_object(data: dict[str, Any]) -> Any:
 
 def private_document_store() -> Any:
     """
-    Make a document store in memory that is freed with its last user.
+    Make an in-memory document store that is freed with the last reference to it.
 
-    :returns: An InMemoryDocumentStore in which a document without any word that is searched for has no score.
+    :returns: An InMemoryDocumentStore that scores only documents with at least one of the words searched for.
     """
     module = importlib.import_module("haystack.document_stores.in_memory.document_store")
     if "shared" in inspect.signature(module.InMemoryDocumentStore).parameters:
@@ -297,10 +297,10 @@ def is_async_agent(agent: Any) -> bool:
     """
     Return whether an Agent should run in an event loop.
 
-    An Agent of Haystack 2 would stop the whole loop until its tools end when it is cancelled.
+    When an Agent of Haystack 2 is cancelled, it would block the whole loop until its tools end.
 
     :param agent: An Agent.
-    :returns: True if it can wait for its model and its tools without holding up others.
+    :returns: True if it can wait for its model and its tools without blocking the loop.
     """
     return HAS_ASYNC_FUNCTION and hasattr(agent.chat_generator, "run_async")
 
@@ -310,7 +310,7 @@ def is_async_pipeline(pipeline: Any) -> bool:
     Return whether a pipeline should run in an event loop.
 
     :param pipeline: A pipeline.
-    :returns: True if it can, and if there is a component in it that does not need a thread.
+    :returns: True if it can, and if at least one of its components does not need a thread.
     """
     return hasattr(pipeline, "run_async") and any(
         getattr(component, "__haystack_supports_async__", False) for _, component in pipeline.walk()
@@ -319,7 +319,7 @@ def is_async_pipeline(pipeline: Any) -> bool:
 
 def super_component_class() -> Any:
     """
-    Find what all SuperComponents inherit from.
+    Return the base class of all SuperComponents.
 
     :returns: The class.
     """
@@ -331,17 +331,17 @@ def has_chosen_inputs(super_component: Any) -> bool:
     Return whether the author of a SuperComponent chose its inputs.
 
     :param super_component: The SuperComponent.
-    :returns: False if it simply has all inputs of its pipeline.
+    :returns: False if it has all inputs of its pipeline by default.
     """
     return getattr(super_component, "_original_input_mapping", None) is not None
 
 
 def was_declined(result: ToolCallResult) -> bool:
     """
-    Return whether a user declined a tool call, by the text that Haystack's confirmation strategies give the model.
+    Return whether a user declined a tool call. Haystack's confirmation strategies send the model a known text then.
 
-    :param result: What the model was told of the call.
-    :returns: False for a strategy with a `reject_template` of its own.
+    :param result: The result that the model got for the call.
+    :returns: True for that text; False even for a declined call if the strategy has a custom `reject_template`.
     """
     module = f"haystack.{'hooks.' if HAS_HOOKS else ''}human_in_the_loop.strategies"
     template: str = importlib.import_module(module).REJECTION_FEEDBACK_TEMPLATE
@@ -351,10 +351,9 @@ def was_declined(result: ToolCallResult) -> bool:
 
 def combine(first: Any, second: Any) -> Any:
     """
-    Combine tools and toolsets as `+` does on Haystack 2, but keep each toolset as it is.
+    Combine tools and toolsets like `+` on Haystack 2, but keep each toolset intact.
 
-    Haystack's own combination serializes a snapshot of the tools that its toolsets have at that moment, and it is false
-    while they are cold.
+    Haystack's own combination serializes only the current tools of its toolsets, and it is falsy while they are cold.
 
     :param first: A Tool, a Toolset or a list of Tools.
     :param second: A Tool, a Toolset or a list of Tools.
@@ -375,7 +374,7 @@ def _as_toolset(tools: Any) -> Toolset | None:
 
 def trace_dict(part: Tool | Toolset) -> dict[str, Any]:
     """
-    Describe a tool or toolset for a trace, without what must not be in one.
+    Describe a tool or toolset for a trace, without secrets.
 
     :param part: The tool or toolset.
     :returns: The description.
@@ -396,7 +395,7 @@ if _Wrapper is not None:
 
     class _Combination(_Wrapper):  # type: ignore[misc]
         """
-        A combination of toolsets that is true even while all of them are cold, and that serializes the toolsets.
+        A combination of toolsets that is truthy even while all of them are cold, and that serializes the toolsets.
         """
 
         def __bool__(self) -> bool:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is stored by its import path: functions of the user, and objects of ours.
+Stores functions of the user, and objects of this package, by their import paths.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 
 T = TypeVar("T")
 
-# Two letters at least before the colon: one is a drive of Windows.
+# At least two letters before the colon, because a single letter is a Windows drive.
 _IMPORT_PATH = re.compile(r"[^\W\d]\w+(?:\.[^\W\d]\w*)*:[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 
 
 def stored_in(package: str) -> Callable[[T], T]:
     """
-    Let a class or function be stored by the package that it is public in, so that its file may move.
+    Make a class or function be stored under its public package, so that its file may move.
 
-    :param package: The package.
+    :param package: The public package.
     :returns: A decorator.
     """
 
     def name_package(value: T) -> T:
-        if isinstance(value, type):  # whoever evaluates its annotations later looks for their names in the package
+        if isinstance(value, type):  # evaluated later, its annotations would be looked up in the public package
             value.__annotations__ = inspect.get_annotations(value, eval_str=True)
         value.__module__ = package
         return value
@@ -46,7 +46,7 @@ def stored_in(package: str) -> Callable[[T], T]:
 
 def is_import_path(value: object) -> bool:
     """
-    Return whether a value is like `"package.module:attribute"`.
+    Return whether a value has the form `"package.module:attribute"`.
 
     :param value: Any value.
     :returns: True for such a string.
@@ -56,10 +56,10 @@ def is_import_path(value: object) -> bool:
 
 def leads_to_a_module(path: str) -> bool:
     """
-    Return whether the first package in an import path is there, without importing it.
+    Return whether the top-level package of an import path exists, without importing it.
 
     :param path: `"package.module:attribute"`.
-    :returns: True if it is.
+    :returns: True if it exists.
     """
     name = path.partition(":")[0].partition(".")[0]
     try:
@@ -70,7 +70,7 @@ def leads_to_a_module(path: str) -> bool:
 
 def import_object(path: str) -> Any:
     """
-    Import what a path names. Importing a module may take long, so this is not for an event loop.
+    Import the object that a path names. Importing a module may take long, so do not call this in an event loop.
 
     :param path: `"package.module:attribute"`.
     :returns: The object.
@@ -89,13 +89,13 @@ def import_object(path: str) -> Any:
 
 def import_path_of(owner: object, parameter: str, value: Any) -> str:
     """
-    Return the path by which a function can be stored.
+    Return the import path under which a function can be stored.
 
     :param owner: The server info.
     :param parameter: Name of the field.
-    :param value: The function, or a string, which stays as it is.
+    :param value: The function, or a string, which is returned unchanged.
     :returns: The path.
-    :raises ValueError: If importing it would not give the same object.
+    :raises ValueError: If importing the path would not return the same object.
     """
     if isinstance(value, str):
         return value
@@ -117,19 +117,19 @@ def store_callable(what: str, function: Any) -> str:
     """
     Serialize a function as Haystack does, and check that the path leads to it.
 
-    :param what: Names it in the error.
+    :param what: The name of the function's field, for the error message.
     :param function: The function.
     :returns: Its import path, for `deserialize_callable` of Haystack.
     :raises SerializationError: If no import path leads to it.
     """
     try:
         path = serialize_callable(function)
-        # Not with `deserialize_callable`: the modules that may be loaded are the business of whoever loads.
+        # Not `deserialize_callable`: which modules may be loaded is decided when loading, not when storing.
         found = import_object(f"{inspect.getmodule(function).__name__}:{function.__qualname__}")  # type: ignore[union-attr]
     except Exception as error:
         msg = f"{what} cannot be serialized: {str(error).rstrip('.')}. Use a function at the top of a module"
         raise SerializationError(msg) from error
-    # Decorators of Haystack, such as `@tool`, put an object with the function in its place.
+    # Decorators of Haystack, such as `@tool`, replace a function with an object that contains it.
     if function not in (found, getattr(found, "function", None), getattr(found, "async_function", None)):
         msg = f"{what} cannot be serialized: '{path}' is something else. Use a function at the top of a module"
         raise SerializationError(msg)
@@ -138,7 +138,7 @@ def store_callable(what: str, function: Any) -> str:
 
 async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
     """
-    Call a function of the user: an async one here, any other one in a thread of its own.
+    Call a function of the user: an async function here, any other function in its own thread.
 
     :param provider: The function, or its import path.
     :param argument: Its argument.
@@ -151,6 +151,6 @@ async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
 
     if inspect.iscoroutinefunction(provider):
         return await provider(argument)
-    # Of its own: one that waits for a person must not hold up others, as one of a pool may.
+    # Not in a thread pool: a function that waits for a person would block others there.
     result = await start_in_thread(called, name="mcp-haystack-provider")
     return await result if inspect.isawaitable(result) else result

@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Toolsets of the servers in configuration files of other MCP clients: where entries are, and what `${…}` in them means.
+Toolsets of the servers in configuration files of other MCP clients: finds the entries and expands `${…}` in them.
 
 .. code-block:: text
 
-    ${NAME}, ${NAME:-default}, ${env:NAME}          left as they are: they become Secrets
+    ${NAME}, ${NAME:-default}, ${env:NAME}          kept, and turned into Secrets later
     {env:NAME}                                      the same as ${NAME}, in files of OpenCode
     $NAME                                           likewise, as a whole value, if there is such a variable
-    ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, without its `.vscode` or `.cursor`
-    ${userHome}, ${pathSeparator}, ${/}             of this machine
-    ${input:ID}                                     what VS Code asks its user for: a value of `inputs`, or its default
+    ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, or the one that contains `.vscode` etc.
+    ${userHome}, ${pathSeparator}, ${/}             the values of this machine
+    ${input:ID}                                     a value that VS Code prompts for: from `inputs`, or its default
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, fo
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Under which keys clients keep their servers: most under the first, VS Code under the second, and under the third in
-# its settings, OpenCode and Crush under the fourth, Zed and Amp under the last.
+# The keys under which clients keep their servers: the first is used by most, the second by VS Code, the third by its
+# settings, the fourth by OpenCode and Crush, and the last two by Zed and Amp.
 _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp",), ("context_servers",), ("amp.mcpServers",))
 
 _NAMES = ("mcpServers", "servers", "context_servers")
 
-# An entry of OpenCode may only turn off what another of its files has.
+# An entry of OpenCode may consist only of a switch for a server in another of its files.
 _MARKS_OF_OPENCODE = ENTRY_MARKS | {"enabled", "disabled", "type"}
 
-# Which of their tools go by one alias: for MCPRegistry.
+# The section with the aliases, for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
 
-# The groups of options of which `load_mcp_toolsets` may have some fields, and an entry others.
+# Groups of options that are merged field by field from the parameters of `load_mcp_toolsets` and an entry.
 _GROUPS = ("tool_options", "tool_selection", "call_options")
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -64,7 +64,7 @@ _PLACEHOLDER = re.compile(
 _OF_OPENCODE = re.compile(r"(?<!\$)\{env:(?P<name>\w+)\}")
 _WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
 
-# Folders that clients keep their files in, inside of a workspace.
+# Folders inside a workspace in which clients keep their files.
 _CLIENT_FOLDERS = frozenset(
     {".vscode", ".cursor", ".roo", ".kiro", ".gemini", ".windsurf", ".amazonq", ".continue", ".warp", ".zed"}
     | {"settings", "mcpServers"}
@@ -83,8 +83,8 @@ def load_mcp_toolsets(
     """
     Return a toolset for each server in a configuration file of Claude Desktop, Cursor, VS Code or another MCP client.
 
-    Nothing is started or connected yet. The list goes wherever Haystack takes tools; `warm_up_toolsets` connects to all
-    servers concurrently.
+    Nothing is started or connected yet. Pass the list wherever Haystack accepts tools; `warm_up_toolsets` connects to
+    all servers concurrently.
 
     ```python
     from haystack_integrations.tools.mcp import load_mcp_toolsets, warm_up_toolsets
@@ -94,23 +94,23 @@ def load_mcp_toolsets(
     agent = Agent(chat_generator=OpenAIChatGenerator(), tools=toolsets)
     ```
 
-    Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}` and what other clients have) are kept as
-    Secrets: they are resolved when a server is connected to, and stored by their names. So are those of an `envFile`.
+    Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}` and other clients' notations), including those
+    of an `envFile`, become Secrets: they are resolved when connecting to a server, and stored by name.
 
     :param config: Path of the JSON file, or its content. Comments and trailing commas are allowed, as in VS Code. The
         servers are under `mcpServers`, or under `servers` as in VS Code, `mcp` as in OpenCode, or
         `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
-    :param prefix_tool_names: Whether the name of each server is the prefix of its tools' names. An entry's
+    :param prefix_tool_names: Whether to prefix the names of tools with the name of their server. An entry's
         `tool_name_prefix` takes precedence.
     :param required: Whether a server that cannot be reached is an error; see MCPToolset. An entry's `required` takes
         precedence.
-    :param inputs: What to put in place of `${input:ID}`, by the ids, for files of VS Code.
-    :param parameters: Further parameters of every MCPToolset, such as `connection_timeout`. Those in an entry take
+    :param inputs: Values for `${input:ID}` by ID, for files of VS Code.
+    :param parameters: Further parameters of every MCPToolset, such as `connection_timeout`. Parameters in an entry take
         precedence.
     :returns: The toolsets, in the order of the file, without disabled servers.
     :raises FileNotFoundError: If there is no such file.
-    :raises ValueError: If the file or an entry cannot be used: no JSON, a key that looks like a typo, a wrong
+    :raises ValueError: If the file or an entry cannot be used: invalid JSON, a key that looks like a typo, a wrong
         type, an environment variable that is not set and has no default. The message names the place and the valid
         choices.
     """
@@ -137,14 +137,14 @@ class Configuration:
         """
         Read a configuration.
 
-        :param config: As of `load_mcp_toolsets`.
-        :param parameters: Parameters of every toolset, unless its entry has them.
-        :param inputs: As of `load_mcp_toolsets`.
-        :param prefix_tool_names: Likewise.
-        :param is_checked: False to say nothing of variables that are not set, to keep in `warnings` what is logged
-            otherwise, and to take what VS Code asks for from environment variables: that of `api-key` is `API_KEY`.
+        :param config: As in `load_mcp_toolsets`.
+        :param parameters: Parameters of every toolset, unless its entry sets them.
+        :param inputs: As in `load_mcp_toolsets`.
+        :param prefix_tool_names: As in `load_mcp_toolsets`.
+        :param is_checked: If False, variables that are not set are ignored, warnings are collected in `warnings`
+            instead of logged, and VS Code's inputs come from environment variables: `api-key` from `API_KEY`.
         :raises FileNotFoundError: If there is no such file.
-        :raises ValueError: If it is not JSON, has no place for servers, or not these inputs.
+        :raises ValueError: If it is not JSON, has no section for servers, or does not declare one of the inputs.
         """
         is_text = isinstance(config, str) and config.lstrip().startswith("{")
         if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
@@ -154,16 +154,16 @@ class Configuration:
         self.where: str = "the configuration" if self._file is None else str(self._file)
         self.content: Any = config if self._file is None else _read(self._file, self.where)
         self._is_checked = is_checked
-        # What may be wrong, by the place that messages begin with.
+        # Warnings by the place with which their message begins.
         self.warnings: defaultdict[str, list[str]] = defaultdict(list)
         self._is_of_opencode = False
-        # The entries of the servers by name, which are not checked yet.
+        # The unchecked entries of the servers by name.
         self.entries, asked = self._find_entries()
         self._asked = self._checked_inputs(asked, inputs or {})
         self._inputs = inputs or {}
         self._prefix_tool_names = prefix_tool_names
         self._parameters = parameters or {}
-        # Of a link, the folder that it is in, as for the client.
+        # For a symbolic link, this is the folder of the link, as in the client.
         folder = Path.cwd() if self._file is None else Path(os.path.abspath(self._file)).parent
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
             folder = folder.parent
@@ -171,7 +171,7 @@ class Configuration:
         self._places = {
             **dict.fromkeys(("workspaceFolder", "workspaceRoot", "cwd"), str(folder)),
             "workspaceFolderBasename": folder.name,
-            "userHome": os.path.expanduser("~"),  # in a container, there may be none
+            "userHome": os.path.expanduser("~"),  # stays "~" if there is no home, as in some containers
             **dict.fromkeys(("pathSeparator", "/"), os.sep),
         }
 
@@ -196,7 +196,7 @@ class Configuration:
                 holder, found = found, found.get(key) if isinstance(found, Mapping) else None
             if found is None or (section == ("mcp",) and not _are_entries(found, _MARKS_OF_OPENCODE)):
                 continue
-            if found == []:  # an empty object of PHP
+            if found == []:  # PHP's empty object
                 found = {}
             if not isinstance(found, Mapping):
                 msg = f"{where}: `{'.'.join(section)}` must be an object with an entry for each server"
@@ -204,10 +204,10 @@ class Configuration:
             self._is_of_opencode = section[0] == "mcp"
             entries = {str(name): entry for name, entry in found.items()}
             return entries, holder.get("inputs") or content.get("inputs") or []
-        # The files of Claude Code's plugins have the servers at the top.
+        # The files of Claude Code's plugins have the servers at the top level.
         if content and _are_entries(content):
             return dict(content), []
-        if not {*content}.isdisjoint(_NAMES):  # it is null
+        if not {*content}.isdisjoint(_NAMES):  # the section is null
             return {}, []
         closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
         hint = f" Did you mean `{closest[0]}`?" if closest else ""
@@ -235,7 +235,7 @@ class Configuration:
         Return the toolsets.
 
         :param servers: The names of the servers. Default: all.
-        :returns: The toolsets by the names of their servers, without those that are disabled.
+        :returns: The toolsets by server name, without disabled servers.
         :raises ValueError: If an entry cannot be used, or there is no such server.
         """
         if isinstance(servers, str):
@@ -298,7 +298,7 @@ class Configuration:
 
     def _expanded(self, value: Any, place: str) -> Any:
         """
-        Replace variables other than those of the environment. A text that is one input becomes its Secret.
+        Expand variables other than environment variables. A text that consists of one input becomes its value.
         """
         if isinstance(value, Mapping):
             return {key: self._expanded(item, place) for key, item in value.items()}
@@ -310,7 +310,7 @@ class Configuration:
         if whole is not None and whole["input"]:
             return self._input(whole["input"], place)
         if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
-            # It may be a password as well, so it is one unless there is such a variable.
+            # Only if there is such a variable: the value may also be a literal password.
             return f"${{{named['name']}}}"
         if self._is_of_opencode:
             value = _OF_OPENCODE.sub(r"${\g<name>}", value)
@@ -356,7 +356,7 @@ class Configuration:
 
     def _with_env_file(self, entry: Mapping[str, Any], place: str) -> Mapping[str, Any]:
         """
-        Add the variables of the `envFile` to an entry, by their names and the file.
+        Add references to the variables of the `envFile` to an entry.
         """
         named = entry.get("envFile")
         if not isinstance(named, str) or not named:
@@ -372,19 +372,19 @@ class Configuration:
         if unreadable:
             self._warn(place, f"`envFile` has lines that are not like NAME=value: {', '.join(map(str, unreadable))}")
         given = entry.get("env")
-        # Another name may be part of a secret that has several lines.
+        # A name that is not an identifier may be part of a multi-line secret.
         added = {name: f"${{envFile:{file}:{name}}}" for name in names if name.isascii() and name.isidentifier()}
         return {**entry, "env": {**added, **given} if isinstance(given, Mapping) else given or added}
 
 
 def _combined(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    # The later ones take precedence, in groups of options field by field.
+    # Later layers take precedence; groups of options are merged field by field.
     combined: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
             if name in _GROUPS and isinstance(value, Options | Mapping):
                 given, fields = combined.get(name) or {}, value.changed() if isinstance(value, Options) else value
-                combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # which is refused later
+                combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # refused later
             else:
                 combined[name] = value
     return combined
@@ -397,7 +397,7 @@ def _are_entries(found: Any, marks: frozenset[str] = ENTRY_MARKS) -> bool:
 
 def _of_project(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Add the servers that Claude Code has added for the folder in which this process runs.
+    Add the servers that Claude Code has configured for the current working directory or its parents.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
@@ -418,9 +418,9 @@ def _read(file: Path, where: str) -> Any:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
 
-    with suppress(json.JSONDecodeError):  # Claude Code's has many megabytes, and no comments
+    with suppress(json.JSONDecodeError):  # parse first: Claude Code's file has many megabytes, and no comments
         return json.loads(text)
-    # In place of a comment white space of the same length, so that an error names the right place.
+    # Replace comments with white space of the same length, so that errors name the right place.
     text = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     text = _TRAILING_COMMA.sub(lambda match: match[1] or " ", text)
     try:
@@ -432,7 +432,7 @@ def _read(file: Path, where: str) -> Any:
 
 def variable_name(*texts: str) -> str:
     """
-    Return a name of an environment variable.
+    Turn a text into the name of an environment variable.
 
     :param texts: Any texts.
     :returns: The texts in capitals, with underscores.
@@ -444,7 +444,7 @@ def variable_name(*texts: str) -> str:
 
 def missing_variables(info: MCPServerInfo) -> list[str]:
     """
-    Return the environment variables without which a server info cannot be used now.
+    Return the environment variables that a server info needs and that are not set.
 
     :param info: The server info.
     :returns: Their names.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Groups of options, which are checked by their types, and errors that say where an unknown parameter belongs.
+Groups of options, which are validated by their types, and errors that say where an unknown parameter belongs.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from pydantic import ConfigDict, Field, ValidationError, validate_call
 C = TypeVar("C", bound=type)
 F = TypeVar("F", bound=Callable[..., Any])
 
-# How the fields of groups of options are checked: 1 is not True, and "5" is no number.
+# How the fields of groups of options are validated: 1 is not True, and "5" is not a number.
 CHECKED: Final = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
-# More than any wait makes sense for, and less than what a lock or a clock of some platform cannot take.
+# In seconds: longer than any sensible timeout, and within the limits of locks and clocks on all platforms.
 LONGEST_TIMEOUT: Final = 10_000_000.0
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 
-# Values that are quoted in errors. Anything else may hold what nobody else should read.
+# Types of values that errors may quote. Other values may contain secrets.
 _QUOTED = (bool, int, float, str, type(None))
 
-# How pydantic names the kinds of values that a place takes.
+# Pydantic's names for types in the location of an error.
 _TYPES: Final = ("bool", "dict", "float", "int", "list", "none", "str", "tuple")
 
-# What others call our parameters.
+# Other packages' names for our parameters.
 _OTHER_NAMES: Final = {
     other: name
     for name, others in {
@@ -76,22 +76,22 @@ _OTHER_NAMES: Final = {
 
 class Options:
     """
-    Base of groups of options: frozen dataclasses of pydantic, which can be compared and stored.
+    Base class of groups of options: frozen pydantic dataclasses, which can be compared and stored.
     """
 
-    # The parameter that takes the group.
+    # Name of the parameter that takes the group.
     _parameter: ClassVar[str]
-    # What is raised if a field is unknown or invalid.
+    # The exception for an unknown or invalid field.
     _error: ClassVar[type[ValueError]] = ValueError
 
     @classmethod
     def of(cls, value: Any) -> Self:
         """
-        Take the value of a parameter that holds this group.
+        Convert the value of a parameter to this group.
 
         :param value: The group, a dictionary of its fields, or None for the defaults.
         :returns: The group.
-        :raises ValueError: If it is something else, or a field is unknown or invalid.
+        :raises ValueError: If it is anything else, or a field is unknown or invalid.
         """
         if value is None:
             return cls()
@@ -134,7 +134,7 @@ class Options:
 
         :returns: The fields that differ from their defaults: Secrets by their variables, functions by their import
             paths.
-        :raises ValueError: If there is a token-based Secret in it, which Haystack does not write to files.
+        :raises ValueError: If it contains a token-based Secret, which Haystack does not serialize.
         :raises SerializationError: If no import path leads to a function.
         """
         return self._as_dict("to_dict")
@@ -142,7 +142,7 @@ class Options:
     def _to_trace_dict(self) -> dict[str, Any]:
         return self._as_dict("_to_trace_dict")
 
-    def _as_dict(self, method: str) -> dict[str, Any]:  # noqa: ARG002 - groups differ in what they do for a trace
+    def _as_dict(self, method: str) -> dict[str, Any]:  # noqa: ARG002 - some groups leave fields out of a trace
         return self.changed()
 
     def __repr__(self) -> str:
@@ -150,7 +150,7 @@ class Options:
         return f"{type(self).__name__}({fields})"
 
 
-# The parameters of the classes that know each other's.
+# The parameters of each class that `explains_options` has decorated, by class name.
 _parameters: Final[dict[str, Mapping[str, inspect.Parameter]]] = {}
 
 
@@ -166,9 +166,9 @@ def parameters_of(name: str) -> Mapping[str, inspect.Parameter]:
 
 def explains_options(cls: C) -> C:
     """
-    Make the constructor of a class say where an unknown parameter belongs, and which field of a group is invalid.
+    Make errors of a class's constructor say where an unknown parameter belongs, and which field of a group is invalid.
 
-    :param cls: The class, with a constructor that takes no arbitrary parameters.
+    :param cls: The class; its constructor must not take `**kwargs`.
     :returns: The class.
     """
     construct = cls.__init__  # type: ignore[misc]
@@ -196,9 +196,9 @@ def explains_options(cls: C) -> C:
 
 def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
     """
-    Check the arguments of a function by their types: 1 is not True, and "5" is no number.
+    Validate the arguments of a function by their types: 1 is not True, and "5" is not a number.
 
-    :param error_type: What is raised for an invalid argument. The message names the parameter and what it takes.
+    :param error_type: The exception for an invalid argument. The message names the parameter and its valid values.
     :returns: A decorator of functions and constructors.
     """
 
@@ -231,12 +231,12 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
 
 
 def _fault(own: list[str], error: ValidationError) -> str:
-    # Of the kinds of value that a parameter takes, the one that what was given comes closest to.
+    # If a parameter takes several types, report the error of the type that the value comes closest to.
     errors = error.errors(include_url=False)
     first = max(errors, key=lambda each: len(each["loc"]))
     name, *inside = first["loc"] or ("",)
     place = f"`{own[name] if isinstance(name, int) else name}`"
-    # What else pydantic says of the place is about its own schema, or names the class that is wanted.
+    # Other parts of pydantic's location are about its own schema, or name the expected class.
     wanted = first.get("ctx", {}).get("class_name", "")
     no_keys = (*_TYPES, wanted)
     keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in no_keys)]
@@ -250,7 +250,8 @@ def _fault(own: list[str], error: ValidationError) -> str:
         said = str(first.get("ctx", {}).get("error"))
         return f"{place} {said}" if said.startswith("must") else said
     value = first["input"]
-    # What is in a mapping, or should have been one, a list or a Secret, may be secret. A number out of bounds is none.
+    # A value inside a mapping, or in place of a mapping, a list or a Secret, may be secret. A number out of bounds is
+    # not.
     is_secret = first.get("ctx", {}).get("class") == "Secret"
     is_hidden = bool(inside) or is_secret or first["type"] in ("dict_type", "list_type", "sequence_str")
     is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
@@ -283,16 +284,16 @@ def _closest(name: str, own: Iterable[str]) -> str:
 
 def texts(name: str, value: Any) -> list[str]:
     """
-    Check the value of a parameter that is a list of texts. A text itself would be a list of its letters.
+    Check that the value of a parameter is a list of strings, and not a string, which would be a list of its letters.
 
     :param name: Name of the parameter.
-    :param value: The value. It is not quoted.
-    :returns: The texts.
-    :raises ValueError: If it is something else.
+    :param value: The value. Errors do not quote it.
+    :returns: The strings.
+    :raises ValueError: If it is anything else.
     """
     given = None if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
     if given is None or not all(isinstance(each, str) for each in given):
-        what = type(value).__name__ if given is None else "one with something else"
+        what = type(value).__name__ if given is None else "one with other items"
         msg = f"`{name}` must be a list of strings, got {what}"
         raise ValueError(msg)
     return given
@@ -300,10 +301,10 @@ def texts(name: str, value: Any) -> list[str]:
 
 def own_parameters(instance: object, cls: Any) -> dict[str, Any]:
     """
-    Return the parameters of an object whose constructor keeps each in an attribute of the same name.
+    Return the parameters of an object whose constructor stores each in an attribute of the same name.
 
     :param instance: The object.
-    :param cls: The class with the constructor. One that is derived from it may have another one.
+    :param cls: The class that has the constructor. A subclass may have a different constructor.
     :returns: The values by name.
     """
     _, *names = inspect.signature(cls.__init__).parameters
@@ -315,19 +316,19 @@ def is_url(url: object, schemes: Collection[str] = ("http", "https")) -> bool:
     Return whether a value is a URL with a host.
 
     :param url: The value.
-    :param schemes: The schemes that it may have.
-    :returns: Whether it is one.
+    :param schemes: The allowed schemes.
+    :returns: True for a URL with one of these schemes and a host.
     """
     try:
         parts = urlsplit(url) if isinstance(url, str) else None
         return parts is not None and parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # e.g. a port that is no number, or an unclosed bracket of an IPv6 address
+    except ValueError:  # e.g. a port that is not a number, or an unclosed bracket of an IPv6 address
         return False
 
 
 def short_repr(cls: C) -> C:
     """
-    Leave the fields that have their default out of the `repr` of a dataclass.
+    Omit fields with their default value from the `repr` of a dataclass.
 
     :param cls: The dataclass.
     :returns: The class.
@@ -344,10 +345,10 @@ def short_repr(cls: C) -> C:
 
 def unchanged_fields(instance: Any) -> set[str]:
     """
-    List the fields of a dataclass that have their default.
+    List the fields of a dataclass that have their default value.
 
     :param instance: The object.
-    :returns: Their names; none of an object of another class.
+    :returns: Their names; empty if the object is not a dataclass.
     """
     if not dataclasses.is_dataclass(instance):
         return set()

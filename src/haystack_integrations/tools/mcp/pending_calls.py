@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls that are left open: their server wants input that nobody can give now, or runs them as a task.
+Calls that are left open, because their server needs input that is not available now, or runs them as a task.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["MCPPendingCall", "MCPQuestion"]
 
 _ELICITATION = "elicitation/create"
 
-# The form of what `to_dict` returns.
+# The version of the format of `to_dict`.
 _VERSION = 1
 
 
@@ -31,12 +31,12 @@ _VERSION = 1
 @dataclass(frozen=True, kw_only=True)
 class MCPQuestion:
     """
-    What a server wants to know of the user before it goes on with a call.
+    A question to the user that a server needs answered before it continues a call.
 
-    :param key: What the answer goes by in `continue_call`.
+    :param key: The key of the answer in `continue_call`.
     :param message: The question, in the server's words.
-    :param schema: The JSON schema of the form to fill in; None if it is about a URL.
-    :param url: The URL to open; None if it is about a form.
+    :param schema: The JSON schema of the form to fill in; None if the question is about a URL.
+    :param url: The URL to open; None if the question is a form.
     """
 
     key: str
@@ -48,11 +48,11 @@ class MCPQuestion:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MCPPendingCall:
     """
-    A call that was begun and is not finished, to be kept anywhere and continued anywhere.
+    An unfinished call, which can be stored anywhere and continued anywhere.
 
-    `to_dict` gives it for JSON. It contains the arguments of the call and what the server gave to find the call again,
-    in which the server may have put what it likes, but no Secret of `bound_arguments` and no credential of the
-    connection. Keep it as you keep the conversation, and continue it once: most servers do not notice a second time.
+    `to_dict` converts it for JSON. It contains the arguments of the call, and data from the server for continuing it,
+    which may contain anything. It contains no Secret of `bound_arguments` and no credential of the connection. Store it
+    as carefully as the conversation, and continue it only once: most servers do not detect a second time.
 
     ### Usage example
 
@@ -64,16 +64,16 @@ class MCPPendingCall:
     result = connection.continue_call(call, {question.key: {"size": "small"} for question in call.questions})
     ```
 
-    :param tool_name: Name of the tool at the server.
+    :param tool_name: The server's name of the tool.
     :param arguments: The arguments of the call, without those in `withheld`.
-    :param server: The server, as messages name it. A connection to another one refuses the call; with the empty string,
-        none does.
+    :param server: The description of the server, as in messages. A connection to another server refuses the call; if it
+        is empty, no connection does.
     :param withheld: Names of the arguments that are Secrets. They are needed again to continue.
-    :param requests: What the server wants to know, as in the protocol, by key.
-    :param request_state: What the server gave to go on with this call, as it came.
-    :param task_id: The server's name of the task that the call is; None if it is none.
-    :param poll_interval: How many seconds the server wants between two questions for the task.
-    :param expires_at: When the server may forget the task, in seconds since the epoch; None if it does not say.
+    :param requests: The server's requests for input, as in the protocol, by key.
+    :param request_state: The server's opaque state for continuing this call.
+    :param task_id: The server's ID of the task that runs the call; None if there is no task.
+    :param poll_interval: The interval at which the server wants to be polled for the task, in seconds.
+    :param expires_at: When the server may forget the task, in seconds since the epoch; None if unknown.
     :param created_at: When the call was left open, in seconds since the epoch.
     """
 
@@ -91,7 +91,7 @@ class MCPPendingCall:
     @property
     def questions(self) -> list[MCPQuestion]:
         """
-        What the server wants to know of the user. Empty if it only runs a task.
+        The server's questions to the user. Empty if the server only runs a task.
         """
         asked = []
         for key, request in self.requests.items():
@@ -105,13 +105,13 @@ class MCPPendingCall:
     @property
     def can_be_continued(self) -> bool:
         """
-        Whether there is something to go on with. A call without it would begin anew, and so run the tool once more.
+        Whether there is any state to continue from. Without it, the call would start over and run the tool again.
         """
         return bool(self.task_id or self.requests or self.request_state)
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the call to what JSON can say. Arguments become what was sent of them, e.g. a date its text.
+        Serialize the call to JSON types. Arguments are stored as they were sent, e.g. a date as text.
 
         :returns: A dictionary.
         """
@@ -124,9 +124,9 @@ class MCPPendingCall:
 
         :param data: The result of `to_dict`.
         :returns: The call.
-        :raises ValueError: If it is something else.
+        :raises ValueError: If it is anything else.
         """
-        # All of it: the server needs what it gave.
+        # Require all fields, because the server needs its data back.
         if isinstance(data, Mapping) and set(data) == {"version", *(field.name for field in fields(cls))}:
             try:
                 call = TypeAdapter(cls).validate_python(dict(data))
@@ -139,7 +139,7 @@ class MCPPendingCall:
 
     def __repr__(self) -> str:
         """
-        Show what it waits for, without arguments and without what opens it.
+        Show what the call waits for, without arguments and without the data that continues it.
         """
         waits_for = "input" if self.requests else "a task"
         return f"MCPPendingCall(tool_name={self.tool_name!r}, server={self.server!r}, waits for {waits_for})"
@@ -147,7 +147,7 @@ class MCPPendingCall:
 
 def is_question(request: Any) -> bool:
     """
-    Return whether a server's request wants something of the user.
+    Return whether a server's request is a question to the user.
 
     :param request: The request, as in the protocol.
     :returns: True for an elicitation.
@@ -159,7 +159,7 @@ def arguments_with_secrets(arguments: Mapping[str, Any], secrets: Collection[str
     """
     Find the arguments that contain a secret.
 
-    A short secret, which other texts may well contain, counts only as a whole value.
+    A short secret may occur in other texts by chance, so it counts only as a whole value.
 
     :param arguments: The arguments of a call.
     :param secrets: The secrets among them.

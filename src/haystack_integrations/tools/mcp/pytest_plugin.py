@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The plugin of pytest that plays cassettes. It imports nothing until a test uses it.
+The pytest plugin that plays cassettes. It imports nothing until a test uses it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FILE = "mcp_cassette(file): the cassette of `mcp_cassette`, relative to the fol
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """
-    Add the option that says what is recorded.
+    Add the option that selects which cassettes are recorded.
 
     :param parser: The command line of pytest.
     """
@@ -45,12 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
     """
-    A cassette of the test's own, in `cassettes/` beside its file, for a `with` or `async with` block.
+    Return the test's own cassette, in `cassettes/` next to the test file, for a `with` or `async with` block.
     """
     from haystack_integrations.tools.mcp.durable import Cassette  # noqa: PLC0415 - only where it is used
 
     marker = request.node.get_closest_marker("mcp_cassette")
-    # With its classes, which may have tests of the same name.
+    # The name includes the test's classes, because several classes may have tests of the same name.
     test = request.node.nodeid.partition("::")[2].replace("::", ".")
     own = re.sub(r"[^\w.-]+", "_", test)
     file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{own}.json"

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Redaction of what was declared secret, and of tokens with a well-known prefix.
+Redacts declared secrets, and tokens with a well-known prefix.
 
 .. code-block:: text
 
     declared secret                                      removed from
-    Secrets, and what the variables of templates hold    errors: where they leave the session, and where they leave a
+    Secrets, and values of the variables in templates    errors: where they leave the session, and where they leave a
     headers, tokens, API keys, passwords                   client that is used without one (`Redactor.error`)
     values of `env` and of queries of URLs, other than   logs and spans: where a line or a span quotes a server
       words, numbers and absolute paths                    (`Redactor.text`)
@@ -16,8 +16,8 @@ Redaction of what was declared secret, and of tokens with a well-known prefix.
     options and variables that are named as secrets      `repr`, traces and descriptions of server infos: where they
     `secrets` of a call, `bound_arguments`, State          are made (`redact_fields`, `redact_args`, `redact_url`)
 
-Whatever else a server says is searched only for the tokens in the table below. The result of a successful call is the
-server's content, and is not touched.
+All other text from a server is searched only for the tokens in the table below. The result of a successful call is the
+server's content, and is not changed.
 """
 
 from __future__ import annotations
@@ -38,94 +38,95 @@ from haystack_integrations.tools.mcp.secret_template import SecretTemplate
 
 REDACTED = "***"
 
-# Fields of server infos whose values are never shown, Secrets or not.
+# Fields of server infos whose values are never shown, whether or not they are Secrets.
 SECRET_FIELDS = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
 
 # Shorter values (a port, "true") occur in many texts without being secrets.
 SHORTEST_SECRET = 6
 
-# Of a longer text only the two ends are kept: the search takes place in the loop of all sessions.
+# Longest text in characters. Only the two ends of a longer text are kept, because the search blocks the loop of all
+# sessions.
 LONGEST_TEXT = 10_000
 _LONGEST_END = LONGEST_TEXT // 2 - 100
-# What is searched beyond an end, because it may be the rest of a secret.
+# Characters that are searched beyond an end, because a secret may extend there.
 _CUT_MARGIN = 10_000
 
 # How many secrets of calls, and of their callers, a connection remembers.
 MOST_CALL_SECRETS = 1_000
 
-# How well-known tokens begin.
+# Prefixes of well-known tokens.
 _TOKENS = (
     r"gh[opusr]_",
     r"github_pat_",
     r"gl(?:pat|dt|rt|ptt)-",
-    r"(?<![\w-])sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})",  # names may have hyphens, too
+    r"(?<![\w-])sk-(?=[\w-]*[0-9])(?=[\w-]*\w{12})",  # ordinary names may also contain "sk-"
     r"A[KS]IA",
     r"AIza",
     r"ya29\.",
     r"hf_",
-    r"npm_(?=[A-Za-z0-9]{16})",  # its variables begin so, too
+    r"npm_(?=[A-Za-z0-9]{16})",  # npm's environment variables have this prefix as well
     r"pypi-AgE",
     r"(?<![\w-])eyJ",
 )
 _SHORT_TOKENS = (r"[srp]k_(?:live|test|prod)_", r"xox[a-z](?:\.xox[a-z])?-", r"xapp-")
 
-# What follows `Bearer`, but not in a sentence ("Bearer authentication is required"): there must be a digit, an inner
-# capital, or more letters than a word has.
+# The credentials after `Bearer`, not the next word of a sentence ("Bearer authentication is required"): there must be a
+# digit, an inner capital, or more letters than in a word.
 _CREDENTIALS = r"(?![\w-]+=[\"'])(?=\S{0,200}[0-9]|[\w-]{0,100}[a-z][A-Z]|\S{24})[\w.~+/-]{6,}=*"
 
-# What is a secret wherever it stands, after what is kept of it.
+# Patterns of secrets, wherever they occur. Their first group is kept.
 _WELL_KNOWN = [
     re.compile(pattern)
     for pattern in (
         rf"(?<![A-Za-z0-9])()(?:{'|'.join(_TOKENS)})[\w-]{{16,}}(?:\.[\w-]+)*",
         rf"(?<![A-Za-z0-9])()(?:{'|'.join(_SHORT_TOKENS)})[\w-]{{10,}}",
         r"(hooks\.slack\.com/services/|/api/webhooks/)[\w/-]+",
-        # User info of a URL; a name of a few letters without a password, as in `ssh://git@host`, is none.
+        # User info of a URL; a short name without a password, as in `ssh://git@host`, is not a secret.
         r"(://)(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)",
         rf"(\b[Bb](?:earer|asic)(?:\s{{1,8}}|%20|\+)){_CREDENTIALS}",
     )
 ]
 
-# How the name of an option, a variable or a header ends whose value is a secret.
+# Endings of names of options, variables and headers whose values are secrets.
 _NAME = (
     r"(?:key|(?<!max[_-])token|secret|(?<!by)pass(?:word|wd|phrase|code)?|pwd|credentials?|cookie|auth(?:orization)?"
     r"|bearer|signature|(?<![a-z])(?:pat|dsn|otp|jwt|sas))"
 )
 _SECRET_NAME = re.compile(rf"(?i)(?!(?:old)?pwd$)[\w.-]*{_NAME}")
 
-# In an argument: `NAME=value`, `Name: value`, `"name": "value"`, `--name value` in a command line, `Bearer value`.
+# Notations in an argument: `NAME=value`, `Name: value`, `"name": "value"`, `--name value`, `Bearer value`.
 _NAMED_SECRET = re.compile(
     rf"(?i)(?<![\w.-])(?:[\w.-]*{_NAME}[\"']?\s*+(?:=|:(?!//))\s*|--[\w.-]*{_NAME}[\"']?\s++(?=[^\s-])"
     r"|(?:bearer|basic)\s++(?=\S))"
 )
 
-# Only the server knows where the value ends.
+# The first word of a value, because only the server knows where the value ends.
 _FIRST_WORD = re.compile(r"(?i)[\"' ]*(?:(?:bearer|basic)\s+)?([^\s;&,\"'}]+)")
 
-# A part of a URL's path that is as long, and as mixed, as only a key is: some services give each user such a URL.
+# A path segment so long and mixed that it must be a key: some services give each user a URL with a key in the path.
 _KEY_IN_PATH = re.compile(r"(?=[^/]*[a-z])(?=[^/]*[A-Z])(?=[^/]*[0-9])[\w=+%~-]{32,}")
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.*")
 
-# Headers that say nothing about who the client is.
+# Headers that do not identify the client.
 _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "host", "origin", "referer", "user-agent"})
 
-# Servers in Python validate arguments with pydantic, whose errors abbreviate the value, so a search for the whole value
-# does not find it. Pydantic shows 50 characters of a value.
+# Python servers validate arguments with pydantic, whose errors abbreviate values to 50 characters, so a search for the
+# whole value would not find it.
 _REFUSED_VALUE = re.compile(r"input_value=[^\n]{0,300}?(?=, input_type=)")
 
-# What the JSON of Go, Gson and .NET escapes beyond what Python's does. (PHP's escapes slashes.)
+# Characters that the JSON of Go, Gson and .NET escapes, but Python's does not. (PHP escapes slashes.)
 _JSON_ESCAPES = (("<>&", "\\u{:04x}"), ("<>&='", "\\u{:04x}"), ("<>&'+`", "\\u{:04X}"))
 _PERCENT = re.compile("%[0-9A-F]{2}")
 _URL_ALPHABET = str.maketrans("+/", "-_")
 
-# Attributes of errors that are the caller's own.
+# Attributes of errors that come from the caller, and are not redacted.
 _KEPT_ATTRIBUTES = frozenset({"tool_args", "server_info"})
 
 
 def redact_text(text: str) -> str:
     """
-    Redact the tokens with a well-known prefix.
+    Redact tokens with a well-known prefix.
 
     :param text: The text.
     :returns: The redacted text.
@@ -137,9 +138,9 @@ def redact_text(text: str) -> str:
 
 def redact_value(value: Any) -> Any:
     """
-    Redact the tokens with a well-known prefix in a value.
+    Redact tokens with a well-known prefix in a value.
 
-    :param value: JSON.
+    :param value: A JSON value.
     :returns: A copy.
     """
     return _mapped(value, redact_text)
@@ -156,7 +157,7 @@ def redact_url(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return REDACTED
-    if not parts.netloc:  # not a URL, or one without a scheme: only what is between "@" and "?" can be shown
+    if not parts.netloc:  # not a URL, or one without a scheme: only the part between "@" and "?" can be shown
         return redact_text(url.partition("?")[0].rpartition("@")[2])
     host = parts.netloc.rpartition("@")[2]
     path = "/".join(REDACTED if _KEY_IN_PATH.fullmatch(part) else part for part in parts.path.split("/"))
@@ -166,7 +167,7 @@ def redact_url(url: str) -> str:
 
 def redact_args(args: Iterable[str]) -> list[str]:
     """
-    Redact the values of options and variables in a command line that are named as secrets, and URLs.
+    Redact URLs, and values of options and variables that are named as secrets, in a command line.
 
     :param args: The arguments.
     :returns: The redacted arguments.
@@ -179,7 +180,7 @@ def redact_args(args: Iterable[str]) -> list[str]:
 
 
 def _split_args(args: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Split each argument where the value of something that is named as a secret begins."""
+    """Split each argument where a value begins whose name marks it as a secret."""
     is_value = False
     for arg in args:
         named = _NAMED_SECRET.search(arg)
@@ -192,9 +193,9 @@ def redact_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """
     Redact the fields of a server info for its `repr` and for traces.
 
-    :param fields: The values by their names.
-    :returns: The same with the values of `SECRET_FIELDS` redacted, and elsewhere every Secret. Mappings keep their
-        keys; of a Secret from environment variables their names are shown, which tell an operator what to look for.
+    :param fields: The values by field name.
+    :returns: The fields with the values of `SECRET_FIELDS` redacted, and every Secret in other fields. Mappings keep
+        their keys. A Secret from environment variables is shown as their names, so that an operator can find it.
     """
     return {name: _redact_field(value, is_secret=name in SECRET_FIELDS) for name, value in fields.items()}
 
@@ -212,10 +213,10 @@ def _redact_field(value: Any, *, is_secret: bool) -> Any:
 
 def texts_in(value: Any) -> Iterator[str]:
     """
-    List the strings and numbers in a value of JSON, without the names of members.
+    List the strings and numbers in a JSON value, without the names of members.
 
     :param value: The value.
-    :returns: Each as text.
+    :returns: Strings, and numbers converted to strings.
     """
     if isinstance(value, (str, int, float)):
         yield str(value)
@@ -226,13 +227,14 @@ def texts_in(value: Any) -> Iterator[str]:
 
 class Redactor:
     """
-    Redacts, in all that comes back from one server, the secrets that it was given.
+    Redacts secrets that one server was given, in all texts that it sends back.
 
-    Values of at least 6 characters are found as they are, as Python, JSON and HTML quote them, percent-encoded, and in
-    Base64, also within a longer text, as in Basic authentication. Well-known tokens (`redact_text`) are redacted, too.
+    Values of at least 6 characters are found verbatim, quoted as in Python, JSON and HTML, percent-encoded, and in
+    Base64, even as part of a longer encoded text, as in Basic authentication. Well-known tokens (`redact_text`) are
+    redacted as well.
 
-    The end of a call is not the end of what its server may say of it: it may log it, or quote it in the error of a
-    later call. Nor is the end of the session, as over HTTP the next one is with the same process.
+    Secrets are remembered after their call and their session. A server may log a secret later, or quote it in the error
+    of another call, and over HTTP the next session is with the same process.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -242,7 +244,7 @@ class Redactor:
         :param secrets: The values.
         """
         self._given: frozenset[str] = frozenset()
-        # Those of the latest calls, with how each may be written.
+        # The secrets of the latest calls, each with the ways in which it may be written.
         self._latest: dict[str, frozenset[str]] = {}
         self.learn(secrets)
 
@@ -255,17 +257,17 @@ class Redactor:
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
-        Look for secrets of the server from now on.
+        Redact secrets of the server from now on.
 
         :param secrets: The values.
         """
         self._given = self._given.union(secrets)
-        # How they may be written; the longest first, as one may contain another.
+        # The ways in which they may be written; the longest first, because one may contain another.
         self.forms: list[str] = sorted(_forms_of(self._given), key=len, reverse=True)
 
     def remember(self, secrets: Iterable[str]) -> None:
         """
-        Look for secrets of a call or of its caller, until so many others were used since as are remembered.
+        Redact secrets of a call or its caller, until `MOST_CALL_SECRETS` newer ones have replaced them.
 
         :param secrets: The values.
         """
@@ -279,7 +281,7 @@ class Redactor:
         Redact a text.
 
         :param text: A text that may quote the server.
-        :returns: The redacted text; of one of more than `LONGEST_TEXT` characters its beginning and its end.
+        :returns: The redacted text; only its beginning and end if it has more than `LONGEST_TEXT` characters.
         """
         if len(text) <= LONGEST_TEXT:
             return self._searched(text)
@@ -307,10 +309,10 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """
-        Redact the texts in a value as of JSON.
+        Redact the texts in a JSON value.
 
         :param value: The value.
-        :returns: A copy with every text redacted, names in mappings included; a remark, if there is too much of it.
+        :returns: A copy with every text redacted, including names in mappings; a remark if the value is too large.
         """
         if isinstance(value, (Mapping, list, tuple)) and not _is_short(value):
             return f"{REDACTED} (left out, because it is too large)"
@@ -318,10 +320,10 @@ class Redactor:
 
     def whole(self, value: Any) -> Any:
         """
-        Redact the secrets, and nothing else, in a value that is written down to be used again.
+        Redact only the declared secrets, in a value that is stored to be used again.
 
-        :param value: JSON of any size.
-        :returns: A copy without the secrets; the value, if there are none.
+        :param value: A JSON value of any size.
+        :returns: A copy without the secrets; the value itself if there are no secrets.
         """
         return _mapped(value, self._without_declared) if self.secrets else value
 
@@ -329,10 +331,10 @@ class Redactor:
         """
         Redact an exception in place, with its causes, its context and the members of a group.
 
-        :param error: The exception. Its texts, its attributes (such as `data`) and its notes are redacted; the
-            arguments of a call, which are the caller's own, are not.
-        :returns: The exception; or, if it is of a kind that cannot be changed, another one with the redacted text.
-            Causes that cannot be changed are left out.
+        :param error: The exception. Its texts, its attributes (such as `data`) and its notes are redacted. The
+            arguments of a call are not, because they come from the caller.
+        :returns: The exception; if its type does not allow changes, another exception with the redacted text. Causes
+            that cannot be changed are left out.
         """
         if self._clean(error, {}):
             return error
@@ -345,7 +347,7 @@ class Redactor:
         known[id(error)] = True
         error.args = tuple(map(self.value, error.args))
         for name, value in [*vars(error).items()]:
-            if isinstance(value, BaseModel):  # of an error of the SDK
+            if isinstance(value, BaseModel):  # in an error of the SDK
                 vars(value).update({field: self.value(item) for field, item in vars(value).items()})
             elif name not in _KEPT_ATTRIBUTES:
                 vars(error)[name] = self.value(value)
@@ -370,12 +372,12 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 def _is_short(value: Any) -> bool:
     try:
         return len(json.dumps(value, default=str)) <= 5 * LONGEST_TEXT
-    except (TypeError, ValueError, RecursionError):  # no JSON, or a circle
+    except (TypeError, ValueError, RecursionError):  # not JSON, or a reference cycle
         return False
 
 
 def _forms_of(secrets: Iterable[str]) -> frozenset[str]:
-    # A value of several lines may be quoted line by line.
+    # A multi-line value may be quoted line by line.
     parts = {part.strip() for secret in secrets for part in (secret, *secret.splitlines())}
     forms = (form for part in parts if len(part) >= SHORTEST_SECRET for form in _written(part))
     return frozenset(form for form in forms if len(form) >= SHORTEST_SECRET)
@@ -397,7 +399,7 @@ def _written(value: str) -> Iterator[str]:
         )
     for as_url in (quote(data), quote(data, safe=""), quote_plus(data), quote(data, safe="!'()*")):
         yield from (as_url, _PERCENT.sub(lambda found: found[0].lower(), as_url))
-    for shift in range(3):  # where it begins within the three octets that four characters of Base64 stand for
+    for shift in range(3):  # the position of its first byte within a group of three bytes, or four Base64 characters
         text = base64.b64encode(bytes(shift) + data).decode()
         text = text[(shift * 8 + 5) // 6 : (shift + len(data)) * 8 // 6]
         yield from (text, text.translate(_URL_ALPHABET))
@@ -405,14 +407,14 @@ def _written(value: str) -> Iterator[str]:
 
 def secrets_in(fields: Mapping[str, Any]) -> set[str]:
     """
-    Return what the fields of a server info declare secret, with the values that Secrets have now.
+    Return the secrets that the fields of a server info declare, with the current values of Secrets.
 
-    These are: every Secret; the values of `SECRET_FIELDS`, but of `headers` none of harmless names (`Accept`,
+    These are: every Secret; the values of `SECRET_FIELDS`, except `headers` with harmless names (`Accept`,
     `User-Agent`, …); in URLs the user info, the query and keys in the path; in `args` and in other mappings the values
-    that are named as secrets. Words, numbers and absolute paths in `env` and in queries count only if named so.
+    that are named as secrets. Words, numbers and absolute paths in `env` and in queries count only if named as secrets.
 
-    :param fields: The values by their names.
-    :returns: The secrets, of any length. A Secret without a value has none.
+    :param fields: The values by field name.
+    :returns: The secrets, of any length. A Secret without a value adds none.
     """
     found: set[str] = set()
     for field, value in fields.items():
@@ -434,7 +436,7 @@ def _is_secret(field: str, name: str, value: str) -> bool:
 
 
 def _is_ordinary(value: str) -> bool:
-    # A word, a number or a path, which messages name without quoting the value.
+    # A word, a number or a path may occur in messages that do not quote the value.
     return value.isalpha() or value.isdecimal() or os.path.isabs(value)
 
 
@@ -443,13 +445,13 @@ def _plain(value: Any) -> str:
         return value if isinstance(value, str) else ""
     try:
         return str(value.resolve_value() or "")
-    except ValueError:  # a required Secret without a value, which the connect reports
+    except ValueError:  # a required Secret without a value; connecting reports it
         return ""
 
 
 def _declared(value: Any, *, is_secret: bool) -> Iterator[str]:
     plain = _plain(value)
-    if isinstance(value, SecretTemplate):  # of which the whole may well be shown, e.g. a URL
+    if isinstance(value, SecretTemplate):  # only its variables are secret: the whole, e.g. a URL, may be shown
         yield from value.secrets()
     elif isinstance(value, Secret):
         is_secret = True

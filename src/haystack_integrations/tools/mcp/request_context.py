@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-On whose behalf calls are made.
+The user on whose behalf calls are made.
 
-A context variable carries it: into the threads of an Agent's tools and into the tasks of the executor, which run in
-copies of their caller's context.
+A context variable carries the user into the threads of an Agent's tools and into the tasks of the executor, which run
+in copies of their caller's context.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["MCPRequestContext", "mcp_request_context"]
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
-# What stands before a credential.
+# Authentication schemes, which precede a credential.
 _SCHEMES = ("bearer", "basic")
 
 
@@ -35,9 +35,9 @@ _SCHEMES = ("bearer", "basic")
 @dataclass(frozen=True, kw_only=True)
 class MCPRequestContext:
     """
-    On whose behalf calls are made. `mcp_request_context` makes one; providers of headers and tokens get it.
+    The user on whose behalf calls are made. `mcp_request_context` creates it for providers of headers and tokens.
 
-    :param user: A name for whoever it is. It is not sent.
+    :param user: A name that identifies the user. It is not sent.
     :param token: Sent as `Authorization: Bearer <token>`.
     :param headers: HTTP headers.
     :param meta: The `_meta` of requests.
@@ -50,9 +50,9 @@ class MCPRequestContext:
 
     def __post_init__(self) -> None:
         """
-        Refuse invalid parameters.
+        Check the parameters.
 
-        :raises ValueError: Naming the parameter and what it takes.
+        :raises ValueError: If a parameter is invalid. The message names it and its valid values.
         """
         for name, kinds, choices in (
             ("user", str, "a string"),
@@ -61,7 +61,7 @@ class MCPRequestContext:
             ("meta", Mapping, "a dict"),
         ):
             value = getattr(self, name)
-            # An empty token is a mistake that would send the call without one.
+            # An empty token is a mistake: the call would be sent without a token.
             if value is not None and (not isinstance(value, kinds) or value == ""):
                 what = "an empty string" if value == "" else type(value).__name__
                 msg = f"mcp_request_context: `{name}` must be {choices}, or None, got {what}"
@@ -72,7 +72,7 @@ def bearer(token: str) -> str:
     """
     Return the value of the header `Authorization` for a token.
 
-    :param token: The token, or that value: whoever copies it has the word already.
+    :param token: The token, or the complete value with the word "Bearer", as users copy it.
     :returns: The value.
     """
     return token if token[:7].lower() == "bearer " else f"Bearer {token}"
@@ -80,13 +80,13 @@ def bearer(token: str) -> str:
 
 class IdentityRefusedError(ValueError):
     """
-    Why nothing is sent on behalf of a caller. Its text is ours, and contains no credential.
+    Raised when nothing is sent on behalf of a caller. Its message is our own text, without any credential.
     """
 
 
 def fault_of_headers(headers: Mapping[str, str]) -> str | None:
     """
-    Return what is wrong with headers, because the errors of the HTTP libraries quote the value.
+    Describe what is wrong with headers. The errors of the HTTP libraries cannot be used, because they quote the value.
 
     :param headers: The headers.
     :returns: A clause without values; None if they can be sent.
@@ -109,10 +109,11 @@ def fault_of_headers(headers: Mapping[str, str]) -> str | None:
 @dataclass(frozen=True, kw_only=True)
 class Identity:
     """
-    What an operation sends of the identity of its caller, with the values of secrets.
+    The part of a caller's identity that an operation sends, with the values of secrets.
 
-    :param key: What two callers have in common that may share a session of the eras with handshakes. None for the
-        identity of the server info.
+    :param key: Callers with equal keys may share a session, in revisions that have sessions. None for the identity of
+        the server info.
+    :param headers: HTTP headers.
     """
 
     key: Any = None
@@ -121,21 +122,21 @@ class Identity:
 
 current_context: ContextVar[MCPRequestContext | None] = ContextVar("haystack_mcp_request_context", default=None)
 
-# The task of the request that the code is part of, while it is under way.
+# The task of the request that the running code belongs to, while the request is in flight.
 current_request: ContextVar[asyncio.Task[Any] | None] = ContextVar("haystack_mcp_request", default=None)
 
-# That of the server info.
+# The identity of the server info.
 NO_IDENTITY: Final = Identity()
 
-# Of the running operation, set in its task.
+# The identity of the running operation, set in its task.
 current_identity: ContextVar[Identity] = ContextVar("haystack_mcp_identity", default=NO_IDENTITY)
 
 
 def current_user() -> str | None:
     """
-    Return whose tokens the running operation needs.
+    Return the user whose tokens the running operation needs.
 
-    :returns: The user; None for those of the server info.
+    :returns: The user; None for the tokens of the server info.
     """
     key = current_identity.get().key
     return key if isinstance(key, str) else None
@@ -150,12 +151,12 @@ def mcp_request_context(
     meta: Mapping[str, Any] | None = None,
 ) -> Iterator[MCPRequestContext]:
     """
-    Make all calls of tools in this block, and all else that is read of servers, on behalf of somebody.
+    Make all tool calls and other requests to servers in this block on behalf of a user.
 
-    Others may do so for somebody else at the same time.
+    Blocks for other users may run at the same time.
 
-    It concerns everything that runs in the block, e.g. `pipeline.run` or `await agent.run_async`, in all threads and
-    tasks that Haystack starts for it. A block within a block replaces the outer one entirely.
+    The block applies to everything that runs in it, e.g. `pipeline.run` or `await agent.run_async`, in all threads and
+    tasks that Haystack starts for it. A nested block replaces the outer block entirely.
 
     ### Usage example
 
@@ -175,11 +176,11 @@ def mcp_request_context(
             print(tool.invoke())
     ```
 
-    :param user: A name for whoever it is. It is not sent; where a server keeps sessions, each user has one.
+    :param user: A name that identifies the user. It is not sent. If a server keeps sessions, each user has one.
     :param token: Sent as `Authorization: Bearer <token>`. It replaces the token of the server info.
-    :param headers: HTTP headers. They replace those of the server info that have the same names.
-    :param meta: The `_meta` of tool calls, and of requests for resources, prompts and the like: JSON. What a call has
-        in its own `meta` precedes it.
+    :param headers: HTTP headers. They replace headers of the server info with the same names.
+    :param meta: The `_meta` of tool calls, and of requests for resources, prompts and the like: JSON. A call's own
+        `meta` takes precedence.
     :returns: A context manager. `token` and `headers` need a server over HTTP; other servers refuse the call.
     :raises ValueError: If a parameter is invalid.
     :raises RuntimeError: At the end of the block, if it began in another thread or task.
@@ -202,24 +203,24 @@ def mcp_request_context(
 
 def current_caller() -> Hashable:
     """
-    Tell callers apart that are to see nothing of each other.
+    Return a key that tells callers apart who must not see each other's data.
 
-    :returns: Equal values for calls on behalf of the same; None outside of every `mcp_request_context`.
+    :returns: Equal values for calls on behalf of the same user; None outside every `mcp_request_context`.
     """
     context = current_context.get()
     if context is None:
         return None
-    # The hash of a token, so that it is not kept.
+    # Tokens are hashed, so that they are not kept.
     headers = frozenset((name, hash(value)) for name, value in (context.headers or {}).items())
     return context.user, None if context.token is None else hash(context.token), headers
 
 
 def meta_of_call(meta: dict[str, Any] | None) -> dict[str, Any] | None:
     """
-    Join the `_meta` of a request with that of the block in which it is made.
+    Merge the `_meta` of a request with the `meta` of the block in which it is made.
 
-    :param meta: The `meta` of the call itself, which precedes.
-    :returns: Both; None if there is neither.
+    :param meta: The `meta` of the call itself, which takes precedence.
+    :returns: The merged `_meta`; None if there is neither.
     """
     context = current_context.get()
     return {**context.meta, **(meta or {})} if context is not None and context.meta else meta

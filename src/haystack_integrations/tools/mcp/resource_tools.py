@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPResourceToolset`: tools with which a model lists and reads the resources of a server.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -27,7 +31,7 @@ from haystack_integrations.tools.mcp.tool_base import LiveToolset, ReaderBase, l
 if TYPE_CHECKING:
     import mcp_types as types
 
-# How much of a description, and of a name, a line of a listing has, in characters.
+# Longest description, and longest name, in a line of a listing, in characters.
 _LONGEST_FACT = 200
 
 _OFFSET = {"type": "integer", "minimum": 0, "default": 0}
@@ -38,11 +42,11 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
     """
     Two tools with which a model finds and reads the resources of an MCP server, within limits.
 
-    `list_resources` lists resources and templates, or searches them; `read_resource` reads one by its URI. Results of
-    the server's tools may have links to resources, which the model sees with their URIs: beside the MCPToolset of the
-    same server, this toolset lets it follow them, over the same session.
+    `list_resources` lists resources and templates, or searches them; `read_resource` reads a resource by its URI.
+    Results of the server's tools may contain links to resources, which the model sees with their URIs. Together with
+    the MCPToolset of the same server, this toolset lets the model follow them, over the same session.
 
-    A model reads what it likes, perhaps told so by a text that it has read. `uris` restricts that.
+    A model may read any resource, perhaps because a text that it has read told it to. `uris` restricts that.
 
     ### Usage example
 
@@ -76,25 +80,24 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
         """
         Initialize the toolset. Nothing is connected yet.
 
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
-            command line as a list or a server object.
-        :param uris: What the model may list and read: URIs, or patterns such as `"notes://public/*"`. Default:
-            everything that the server gives. A URI with white space, invisible characters, backslashes or segments of
-            dots matches no pattern, encoded or not.
-        :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for the
-            next ones. Default: 20,000.
-        :param max_listed: How many resources and templates the model gets at a time. It can ask for the next ones.
-            Default: 50.
-        :param tool_name_prefix: Optional prefix for the names of the tools: `prefix_list_resources`. For the resources
-            of several servers.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes, such
+            as a URL, a command line as a list or a server object.
+        :param uris: The resources that the model may list and read: URIs, or patterns such as `"notes://public/*"`.
+            Default: all resources of the server. A URI that contains, encoded or not, white space, invisible
+            characters, backslashes or dot segments matches no pattern.
+        :param max_size: How many characters of a resource the model gets at a time, at least 200. It can ask for more.
+            Default: 20,000.
+        :param max_listed: How many resources and templates the model gets at a time. It can ask for more. Default: 50.
+        :param tool_name_prefix: Optional prefix for the names of the tools, as in `prefix_list_resources`. Use it for
+            the resources of several servers.
         :param result_format: `"text"` (default) for a note in place of images; `"content"` for the images, for chat
-            generators that take them in tool messages.
+            generators that accept them in tool messages.
         :param connection_timeout: Timeout in seconds for connecting.
-        :param invocation_timeout: Timeout in seconds for each reading. None for 300.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param invocation_timeout: Timeout in seconds for each request. None for 300.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
+        :param handlers: Handlers for the server's requests; see MCPHandlers.
         :param required: Whether it is an error if the server cannot be reached at warm-up. If False, a warning is
-            logged, and the model is told when it uses the tools, until the server is back.
+            logged, and the model gets an error when it uses the tools, until the server is back.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -166,7 +169,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
 
     async def _text_read(self, **arguments: Any) -> str | list[ContentPart]:
         uri, offset = self._admit("read_resource", "uri", arguments)
-        await self._connection._start_async()  # the check needs it, and must not import the SDK in this loop
+        await self._connection._start_async()  # so that the check does not import the SDK in this loop
         return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
 
     def _may_read(self, uri: str) -> bool:
@@ -260,8 +263,8 @@ def toolset_of_reader(tool: Tool | None) -> MCPResourceToolset | None:
     """
     Return the toolset of a tool that lists or reads resources.
 
-    :param tool: Any tool; None for one that is unknown.
-    :returns: The toolset; None if it is another tool.
+    :param tool: Any tool; None for an unknown tool.
+    :returns: The toolset; None for any other tool.
     """
     owner = getattr(getattr(tool, "function", None), "__self__", None)
     return owner if isinstance(owner, MCPResourceToolset) else None
@@ -282,5 +285,5 @@ def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) 
     )
     description = _shortened(listed.description or "")
     line = visible_text(f"{kind}{uri}{f' ({facts})' if facts else ''}{f': {description}' if description else ''}")
-    # One line each, whatever the server says.
+    # Keep each resource on one line, whatever the server sends.
     return " ".join(line.split())

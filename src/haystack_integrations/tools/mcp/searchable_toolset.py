@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPSearchableToolset`: a tool that searches many tools, in place of all of them.
+"""
+
 from __future__ import annotations
 
 import asyncio
@@ -55,7 +59,7 @@ from haystack_integrations.tools.mcp.tool_base import LiveToolset, ToolBase
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# How many tools one search loads, however many the model asks for.
+# The maximum number of tools that one search loads, no matter how many the model asks for.
 MOST_RESULTS: Final = 20
 
 DESCRIPTION: Final = (
@@ -68,20 +72,20 @@ _PARAMETERS: Final = {
     "forecast city'. Not the question of the user.",
     "k": "How many tools to load at most (default: {top_k}).",
 }
-# Between the words of a name: before a capital letter, and instead of punctuation.
+# A boundary between words of a name: before a capital letter, or punctuation.
 _NAME_BREAK: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_\W]+")
 
 
 @stored_in("haystack_integrations.tools.mcp")
 class MCPSearchableToolset(Compound, LiveToolset):
     """
-    A search for tools in place of all tools, for servers that have many. It searches them as they are now.
+    A search for tools in place of all tools, for servers with many tools. It searches their current tools.
 
     Like Haystack's SearchableToolset, and with the same parameters, it shows the model one tool, `search_tools`, and
-    those that it has found with it. What differs: when a server has other tools, the next search finds them; servers
-    are connected to concurrently. On Haystack 2.31, runs of Agents share what they find.
+    the tools that the model has found with it. Unlike it, the next search finds tools that a server has added, and
+    connections are opened concurrently. On Haystack 2.31, runs of Agents share the tools that they find.
 
-    A run keeps the tools that it has found. If a server has one no more, its call is an error for the model.
+    A run keeps the tools that it has found. If a server has removed one, calling it returns an error to the model.
 
     ### Usage example
 
@@ -110,12 +114,12 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         Initialize the toolset. Nothing is connected yet.
 
-        :param catalog: The tools: a Toolset, or a list of Tools and Toolsets, those of MCP servers and others.
-        :param top_k: How many tools a search loads, 1 to 20, unless the model says how many.
-        :param search_threshold: With fewer tools than this, they are all shown, and there is nothing to search.
-        :param search_tool_name: Name of the tool that searches.
-        :param search_tool_description: What the model is told about it. Default: a text in English.
-        :param search_tool_parameters_description: What the model is told about its parameters `tool_keywords` and `k`.
+        :param catalog: The tools: a Toolset, or a list of Tools and Toolsets, from MCP servers or not.
+        :param top_k: How many tools a search loads, 1 to 20, unless the model chooses a number.
+        :param search_threshold: If there are fewer tools than this, all are shown, and there is no search.
+        :param search_tool_name: Name of the search tool.
+        :param search_tool_description: Its description for the model. Default: a text in English.
+        :param search_tool_parameters_description: Descriptions of its parameters `tool_keywords` and `k`.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
         self.catalog: ToolsType = catalog
@@ -129,9 +133,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
             item._users.count_users_of(self._users)
         self._index = ToolIndex({})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
-        # None before warm-up.
+        # Whether there are too few tools for a search; None before warm-up.
         self._is_small: bool | None = None
-        # What is found outside of runs of Agents of Haystack 3, each of which has its own.
+        # The tools found outside of runs of Agents. On Haystack 3, each run has its own.
         self._shared = ToolsFound(self)
         super().__init__(tools=[self._shared.search_tool])
 
@@ -141,7 +145,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
             if tool.name == self.search_tool_name or tools.setdefault(tool.name, tool) is not tool:
                 twice.append(tool.name)
-        # During a run, the first one that has a name keeps it.
+        # During a run, the first tool with a name keeps it.
         if twice and strictly:
             msg = (
                 f"{type(self).__name__}: more than one tool is called {', '.join(map(repr, twice))}. Pass "
@@ -185,7 +189,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def close(self) -> None:
         """
-        Close the tools for all who use them, and forget what was found.
+        Close the tools for all their users, and forget the tools that were found.
 
         The next warm-up or search connects again.
         """
@@ -225,7 +229,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         Forget the tools that were found.
 
-        Each run of an Agent of Haystack 3 begins with none. On Haystack 2.31, all runs share what they find.
+        On Haystack 3, each run of an Agent begins without any. On Haystack 2.31, all runs share the tools they find.
         """
         self._shared.clear()
 
@@ -247,7 +251,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return f"Loaded, and can be called now: {', '.join(names)}"
 
     def _refresh(self) -> None:
-        # Of sessions that are open. What was lost is opened by the next call, or warm-up.
+        # Refresh only servers with an open session. The next call or warm-up reopens lost sessions.
         servers = connected_items(self.catalog)
         due = [each for each in servers if each.connection.is_ready and not each._is_current()]
         try:
@@ -257,13 +261,13 @@ class MCPSearchableToolset(Compound, LiveToolset):
         # One server must not end the search for the tools of others.
         for error in errors:
             if isinstance(error, MCPConnectionError | MCPDriftError | MCPToolNotFoundError | ValueError):
-                logger.warning("Some tools are searched as they were known last: {error}", error=str(error))
+                logger.warning("Some tools could not be refreshed before the search: {error}", error=str(error))
             elif error is not None:
                 raise error
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Return a search of its own for a run of an Agent. Haystack 3 calls this at the start of each run.
+        Return a separate search for a run of an Agent. Haystack 3 calls this at the start of each run.
 
         :param selected_tool_names: Names of the tools that the run may find and use. Default: all.
         :returns: A toolset for the run.
@@ -276,9 +280,9 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def __iter__(self) -> Iterator[Tool]:
         """
-        Iterate over what the model sees, without connecting.
+        Iterate over the tools that the model sees, without connecting.
 
-        :returns: The tool that searches, and those that it has found; all tools if there are few.
+        :returns: The search tool, and the tools that it has found; all tools if there are few.
         """
         return iter(self._shared)
 
@@ -292,7 +296,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
     def add(self, tool: Tool | Toolset) -> None:
         """
-        Refuse a tool: add it to a toolset of the catalog.
+        Refuse to add a tool; add it to a toolset of the catalog instead.
 
         :param tool: The tool.
         :raises NotImplementedError: Always.
@@ -343,7 +347,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
 class ToolsFound(ToolsOfRun):
     """
-    What one run of an Agent, or everybody outside of runs, sees of an MCPSearchableToolset.
+    The tools of an MCPSearchableToolset for one run of an Agent, or for everything outside of runs.
     """
 
     def __init__(
@@ -354,14 +358,14 @@ class ToolsFound(ToolsOfRun):
 
         :param toolset: The toolset.
         :param names: Names of the tools that may be found and used; None for all.
-        :param is_small: Whether all tools are shown; None for as the toolset says at each time.
+        :param is_small: Whether all tools are shown; None to follow the toolset.
         """
-        # What it finds is among them, but the tool that searches is in no catalog.
+        # Add the search tool to the names, because it is not in the catalog.
         super().__init__(toolset, self._tools_now, None if names is None else {*names, toolset.search_tool_name})
         self._toolset = toolset
         self._is_small = is_small
         self._found: dict[str, Tool] = {}
-        # A run of Haystack 3 goes on with the tools that it began with, if it sees all of them.
+        # If a run of Haystack 3 sees all tools, it keeps those with which it began.
         self._all = [_of_run(item, names) for item in tool_items(toolset.catalog)] if is_small else None
         description = toolset.search_tool_description
         self.search_tool: Tool = Tool(
@@ -378,14 +382,14 @@ class ToolsFound(ToolsOfRun):
         """
         Show tools that were found.
 
-        :param tools: The tools, the best one first.
+        :param tools: The tools, the best match first.
         """
-        # In one assignment, so that another thread sees either the old tools or the new ones.
+        # This is one assignment, so that another thread sees either the old tools or the new ones.
         self._found = {**self._found, **{each.name: each for each in tools}}
 
     def clear(self) -> None:
         """
-        Show no tools that were found.
+        Stop showing the tools that were found.
         """
         self._found = {}
 
@@ -421,20 +425,20 @@ def _search_parameters(descriptions: Mapping[Any, str], top_k: int) -> dict[str,
 
 class ToolIndex:
     """
-    Finds tools by the words of their names, descriptions and parameters. Each is a document, ranked by BM25.
+    Finds tools by the words of their names, descriptions and parameters. Each tool is a document, ranked by BM25.
     """
 
     def __init__(self, facts: Mapping[str, tuple[Any, ...]]) -> None:
         """
         Initialize the index.
 
-        :param facts: What each tool is found by, beside its name: its description and its parameters.
+        :param facts: The description and the parameters of each tool, by name.
         """
         self.facts = facts
         store = private_document_store()
         documents = [_document(name, own) for name, own in facts.items()]
         if documents and len(documents) % 2 == 0:
-            # A word that exactly half of the documents have counts nothing, such as the prefix of one of two servers.
+            # BM25 ignores a word in exactly half of the documents, such as the prefix of one of two servers.
             documents.append(Document(content=""))
         store.write_documents(documents)
         self._retriever = InMemoryBM25Retriever(document_store=store)
@@ -443,14 +447,14 @@ class ToolIndex:
         """
         Find tools.
 
-        :param query: What they should do.
-        :param top_k: How many, at most.
-        :param names: Only tools with these names. Default: all.
-        :returns: Their names, the best one first.
+        :param query: Words that describe what the tools should do.
+        :param top_k: The maximum number of tools.
+        :param names: Search only tools with these names. Default: all.
+        :returns: Their names, the best match first.
         """
         filters = None if names is None else {"field": "id", "operator": "in", "value": sorted(names)}
         found = self._retriever.run(query=query, top_k=top_k, filters=filters)["documents"]
-        # Those that have none of the words have no score.
+        # Documents without any of the words have no score.
         return [document.id for document in found if document.score]
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Secrets that are texts with environment variables in them, and the values of Secrets.
+Secrets made from texts with environment variables, and the values of Secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from haystack.utils.auth import SecretType
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# What stands in stored files in place of the `type` of Haystack's own Secrets.
+# The `type` of a template in stored files, which differs from the types of Haystack's own Secrets.
 _STORED_TYPE = "env_template"
 
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
@@ -38,11 +38,11 @@ VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"
 @dataclass(frozen=True, init=False, repr=False)
 class SecretTemplate(Secret):
     """
-    A Secret that is a text with environment variables in it, such as `Bearer ${API_TOKEN}`.
+    A Secret made from a text with environment variables, such as `Bearer ${API_TOKEN}`.
 
-    It goes wherever a server info takes a Secret: header values, tokens and environment variables; and into URLs,
-    commands and their arguments. It is stored as it is written, and resolved when a session is opened. What a variable
-    holds is redacted everywhere.
+    Use it wherever a server info takes a Secret (header values, tokens and environment variables), and for URLs,
+    commands and their arguments. It is stored unresolved, and resolved when a session is opened. The values of its
+    variables are redacted everywhere.
 
     ```python
     from haystack_integrations.tools.mcp import SecretTemplate, StreamableHttpServerInfo
@@ -54,8 +54,8 @@ class SecretTemplate(Secret):
     ```
 
     :param template: The text. `${NAME}` and `${env:NAME}` stand for an environment variable, which must be set;
-        `${NAME:-default}` has a default for one that is not set, or empty; `${envFile:/path/.env:NAME}` stands for a
-        variable in a file. A `$` before anything but `{` is itself.
+        `${NAME:-default}` has a default for a variable that is not set, or empty; `${envFile:/path/.env:NAME}` stands
+        for a variable in a file. A `$` that is not followed by `{` is literal.
     """
 
     _template: str
@@ -66,7 +66,7 @@ class SecretTemplate(Secret):
         Initialize the template.
 
         :param template: The text with variables.
-        :raises ValueError: If something between `${` and `}` is no variable, or there is no variable.
+        :raises ValueError: If the text between `${` and `}` is not a variable, or there is no variable.
         """
         variables = list(_variables(template))
         if not variables:
@@ -78,7 +78,7 @@ class SecretTemplate(Secret):
 
     def resolve_value(self) -> str:
         """
-        Put the values of the variables into the text.
+        Replace the variables in the text with their values.
 
         :returns: The text.
         :raises ValueError: If a variable without a default is not set. The message names it.
@@ -90,16 +90,16 @@ class SecretTemplate(Secret):
 
     def missing(self) -> list[str]:
         """
-        Return the variables without which the text cannot be resolved now.
+        Return the variables that are missing to resolve the text.
 
-        :returns: Those that are not set and have no default.
+        :returns: Names of variables that are not set and have no default.
         """
         lacking = (each.name for each in _variables(self._template) if each.default is None and each.value() is None)
         return list(dict.fromkeys(lacking))
 
     def secrets(self) -> set[str]:
         """
-        Return the values that the variables have now; defaults are no secrets.
+        Return the current values of the variables. Defaults are not secrets.
 
         :returns: The values.
         """
@@ -114,9 +114,9 @@ class SecretTemplate(Secret):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize the template, not what its variables hold.
+        Serialize the template, without the values of its variables.
 
-        :returns: The text, as it was given.
+        :returns: A dictionary with the original text.
         """
         return {"type": _STORED_TYPE, **self._to_dict()}
 
@@ -129,7 +129,7 @@ class SecretTemplate(Secret):
 
     def __str__(self) -> str:
         """
-        Return the text with the names of its variables, and without their defaults.
+        Return the text with the names of its variables, without their defaults.
         """
         return _substitute(self._template, lambda variable: f"${{{variable.name}}}")
 
@@ -142,8 +142,8 @@ class _Variable(NamedTuple):
     A variable in a text.
 
     :param name: Its name.
-    :param default: What stands for it if it is not set.
-    :param file: The file that it is in; None for one of the environment.
+    :param default: Its value if it is not set.
+    :param file: The file that contains it; None for an environment variable.
     """
 
     name: str
@@ -155,16 +155,16 @@ class _Variable(NamedTuple):
             return os.environ.get(self.name)
         try:
             return read_env_file(Path(self.file)).values.get(self.name)
-        except OSError:  # what is missing is named where it is needed
+        except OSError:  # the code that needs the variable reports that it is missing
             return None
 
 
 class EnvFile(NamedTuple):
     """
-    What is in a file of variables.
+    The content of a file of variables.
 
-    :param values: The values by name; the last one of each. Nothing in them is expanded.
-    :param unreadable: The numbers of lines that say nothing of a variable.
+    :param values: The values by name; the last value of each. Nothing in them is expanded.
+    :param unreadable: The numbers of lines that do not define a variable.
     """
 
     values: dict[str, str]
@@ -176,14 +176,14 @@ def read_env_file(file: Path) -> EnvFile:
     Read a file of variables: lines like `NAME=value`, with quotes, comments and `export` as in a shell.
 
     :param file: The file.
-    :returns: What is in it.
-    :raises OSError: If it cannot be read, or is no file.
+    :returns: Its content.
+    :raises OSError: If it cannot be read, or is not a file.
     """
-    if not file.is_file():  # a device may never end
+    if not file.is_file():  # reading a device may never end
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
         text = lines.read(_LARGEST_ENV_FILE)
-    # Not `dotenv_values`, which logs a line that it cannot read at each call, and not of which file.
+    # Not `dotenv_values`, which logs each unreadable line at every call, without the name of the file.
     bindings = list(parse_stream(io.StringIO(text)))
     values = {each.key: each.value for each in bindings if each.key is not None and each.value is not None}
     return EnvFile(values, [each.original.line for each in bindings if each.error])
@@ -203,8 +203,8 @@ def _variables(template: str) -> Iterator[_Variable]:
 def _parsed(match: re.Match[str]) -> _Variable:
     variable = _VARIABLE.fullmatch(match[1])
     if variable is None:
-        name, has_default, _ = match[1].partition(":-")  # a default may be anything, so it is not shown
-        msg = f"`${{{name}{has_default and ':-…'}}}` is no variable; write {VARIABLE_FORMS}"
+        name, has_default, _ = match[1].partition(":-")  # the default may be a secret, so it is not shown
+        msg = f"`${{{name}{has_default and ':-…'}}}` is not a variable; write {VARIABLE_FORMS}"
         raise ValueError(msg)
     default = variable["default"]
     return _Variable(variable["name"], None if default is None else default.removeprefix(":-"), variable["file"])
@@ -212,12 +212,12 @@ def _parsed(match: re.Match[str]) -> _Variable:
 
 def from_template(text: str) -> str | Secret:
     """
-    Return the value of a text that may have variables.
+    Convert a text that may contain variables.
 
     :param text: The text.
-    :returns: The text itself, if it has none; Haystack's own Secret, if it is one variable without a default and
-        nothing else; or a template.
-    :raises ValueError: If something between `${` and `}` is no variable.
+    :returns: The text itself if it contains none; Haystack's own Secret if it is a single variable without a default;
+        otherwise a template.
+    :raises ValueError: If the text between `${` and `}` is not a variable.
     """
     match = _PLACEHOLDER.fullmatch(text)
     if match is not None:
@@ -231,8 +231,8 @@ def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
     """
     Load a stored template.
 
-    :param data: A dictionary that may be one.
-    :returns: The template, or None if it is something else.
+    :param data: A dictionary that may be a stored template.
+    :returns: The template; None if it is anything else.
     """
     is_template = data.get("type") == _STORED_TYPE and isinstance(data.get("template"), str) and len(data) == 2  # noqa: PLR2004
     return SecretTemplate(data["template"]) if is_template else None
@@ -243,8 +243,8 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
     Return the value of a Secret.
 
     :param secret: The Secret.
-    :param name: What it is for, e.g. a header; it is named in messages.
-    :returns: Its value; None if it is optional and has none, which is logged.
+    :param name: Its use, e.g. the name of a header, for messages.
+    :returns: Its value; None if it is optional and has no value, which is logged.
     :raises ValueError: If it is required and has no value. The message names the environment variable.
     """
     try:
@@ -263,7 +263,7 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
 
 def secret_text(value: str | Secret) -> str:
     """
-    Return a text that may be a Secret.
+    Return a text, or the value of a Secret as text.
 
     :param value: The text, or the Secret.
     :returns: The text.
@@ -280,10 +280,10 @@ def secret_text(value: str | Secret) -> str:
 
 def shown(value: str | Secret) -> str:
     """
-    Return a text that may be a Secret, without what it hides.
+    Return a text, or a Secret as text without its value.
 
     :param value: The text, or the Secret.
-    :returns: The text, with names in place of variables.
+    :returns: The text, with the names of variables in place of their values.
     """
     if isinstance(value, Secret) and not isinstance(value, SecretTemplate):
         return "${" + "|".join(vars(value).get("_env_vars", ("***",))) + "}"

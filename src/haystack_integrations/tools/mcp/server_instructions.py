@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the servers of tools say about their use: as a text for a message, or in the descriptions of the tools.
+Servers' instructions for using their tools: as a text for a message, or in the descriptions of the tools.
 
-A description reaches every model, also without an Agent and on Haystack 2.31, where a toolset sees nothing of a run.
+A description reaches every model, even without an Agent and on Haystack 2.31, where a toolset has no access to a run.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["instructions_for_model"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# OpenAI refuses requests in which the description of a tool is longer.
+# Longest description of a tool in characters; OpenAI refuses the whole request if one is longer.
 _LONGEST_DESCRIPTION: Final = 1024
-# Fewer characters of the instructions say nothing.
+# Fewer characters of the instructions would be useless.
 _FEWEST: Final = 40
-# Takes the place of the text if it is cut.
+# The length of the remark at the end of instructions that are cut.
 _REMARK: Final = len(" [… 9999999 more characters]")
 
 _TEMPLATE: Final = """
@@ -58,10 +58,10 @@ def instructions_for_model(
     template: InstructionsTemplate = TEMPLATE,
 ) -> str | None:
     """
-    Return what the servers of tools say about their use, fenced as the text of third parties and limited in length.
+    Return the servers' instructions for using their tools, fenced as text from third parties and limited in length.
 
-    For a system message among the `messages` of an Agent. Not for its `system_prompt`: for Haystack, that is a Jinja
-    template, and a server could write one.
+    Put it into a system message among the `messages` of an Agent, not into its `system_prompt`: Haystack treats that as
+    a Jinja template, so a server could inject template code.
 
     ```python
     with MCPToolset(server_info) as toolset:
@@ -69,10 +69,10 @@ def instructions_for_model(
         messages = [ChatMessage.from_system(said), question] if said else [question]
     ```
 
-    :param tools: A Tool, a Toolset, or a list of them. Those without a snapshot must be warm.
+    :param tools: A Tool, a Toolset, or a list of them. Tools without a snapshot must be warm.
     :param max_chars: How many characters of each server's instructions are kept.
-    :param template: What is put around them, with `{server}` and `{instructions}`.
-    :returns: The text; None if no server says anything.
+    :param template: The text around them, with `{server}` and `{instructions}`.
+    :returns: The text; None if no server has instructions.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
     said = instructions_by_server(connected_items(tools))
@@ -81,10 +81,10 @@ def instructions_for_model(
 
 def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
     """
-    Return the instructions of servers, each server's once. Where there is a snapshot, they are those that it allows.
+    Return the instructions of servers, once for each server. A snapshot decides whether instructions are allowed.
 
     :param tools: MCPTools and MCPToolsets.
-    :returns: The instructions by the names of the servers; servers of one name are told apart by a number.
+    :returns: The instructions by server name. Servers of the same name are distinguished by a number.
     """
     sources: list[ToolBase] = []
     for tool in {tool.connection: tool._owner for tool in tools}.values():
@@ -92,7 +92,7 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
         if not known:
             sources.append(tool)
         elif sources[known[0]].snapshot is None:
-            sources[known[0]] = tool  # which may have one
+            sources[known[0]] = tool  # this one may have a snapshot
     said: dict[str, str | None] = {}
     for source in sources:
         said[_unused(source._known_name(), said)] = source._guarded_instructions()
@@ -108,10 +108,10 @@ def _unused(name: str, taken: Container[str]) -> str:
 
 def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
     """
-    Add the instructions of servers to the descriptions of tools, of one tool for each toolset that includes them.
+    Add servers' instructions to the descriptions of tools, one tool for each toolset that includes instructions.
 
-    :param tools: The tools that a model is shown, at most once with instructions.
-    :returns: The tools. The one with the shortest description is a copy that has them.
+    :param tools: The tools for a model. They may already contain instructions.
+    :returns: The tools. In each such toolset, a copy with instructions replaces the tool with the shortest description.
     """
     shown = without_instructions(tools)
     offers: dict[ToolBase, dict[int, MCPTool]] = {}

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPSkillStore`: the skills of an MCP server for Haystack's `SkillToolset`.
+"""
+
 from __future__ import annotations
 
 from typing import Any
@@ -31,8 +35,7 @@ class MCPSkillStore(ReaderBase):
     The skills of an MCP server as a `SkillStore` for Haystack's `SkillToolset`. It needs Haystack 3.
 
     A model sees the names and descriptions of all skills. The instructions and files of a skill are read when the model
-    asks for them, and checked against what the server said of them in its list. A server without the extension for
-    skills has none.
+    asks for them, and checked against the server's list of skills. A server without the skills extension has no skills.
 
     ### Usage example
 
@@ -63,12 +66,12 @@ class MCPSkillStore(ReaderBase):
         """
         Initialize the skill store. Nothing is opened yet.
 
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes.
         :param connection_timeout: Timeout in seconds for connecting.
         :param invocation_timeout: Timeout in seconds for listing the skills, and for reading a file. None for 300.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param handlers: What to do for a server that asks for something. Only users with the same handlers share a
-            connection.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
+        :param handlers: Handlers for the server's requests; see MCPHandlers. A connection is shared only by objects
+            with the same handlers.
         :raises ImportError: If this Haystack has no skill stores.
         :raises ValueError: If a parameter is invalid.
         """
@@ -85,20 +88,20 @@ class MCPSkillStore(ReaderBase):
             share=share,
             handlers=handlers,
         )
-        # What the server said of its skills when they were listed last, by the names that the model sees.
+        # The skills of the last listing, by the names that the model sees.
         self._skills: dict[str, MCPSkill] | None = None
 
     def list_skills(self) -> dict[str, Any]:
         """
-        List the skills of the server, as it has them now. No file of a skill is read.
+        List the current skills of the server. No file of a skill is read.
 
-        Of skills with the same name, each gets the path of its folder as name, as in `team/refunds`.
+        Skills that share a name are named by the paths of their folders, as in `team/refunds`.
 
         :returns: A Haystack `SkillInfo` for each skill, by name.
-        :raises MCPConnectionError: If that fails.
+        :raises MCPConnectionError: If the request fails.
         """
         skills = self._skills = skills_by_name(self._connection.list_skills())
-        # One line each, so that a description cannot pass for another skill.
+        # Each description is one line, so that it cannot look like another skill.
         return {
             name: SkillInfo(name, " ".join(visible_text(skill.description).split())) for name, skill in skills.items()
         }
@@ -110,8 +113,8 @@ class MCPSkillStore(ReaderBase):
         :param name: Name of the skill, as in `list_skills`.
         :returns: The text of its `SKILL.md` after the YAML, and the paths of its other files.
         :raises KeyError: If there is no such skill.
-        :raises MCPSkillError: If the server sent something else than it said when the skills were listed. If the skill
-            was changed since, list the skills again; a `SkillToolset` does so after it was closed.
+        :raises MCPSkillError: If the file differs from its description in the last listing. If the skill was changed
+            since, list the skills again; a `SkillToolset` does so after it was closed.
         :raises MCPConnectionError: If the file cannot be read.
         """
         skill = self._skill(name)
@@ -153,7 +156,7 @@ class MCPSkillStore(ReaderBase):
         """
         Serialize the store to a dictionary.
 
-        :returns: A dictionary of the form that Haystack's components have.
+        :returns: A dictionary in the format of Haystack's components.
         """
         stored: dict[str, Any] = default_to_dict(self, **self._stored_parameters(MCPSkillStore))
         return stored
