@@ -199,7 +199,7 @@ def test_the_agent_of_an_alias_keeps_to_its_turns(registry):
     assert len(generator.turns) == (4 if HAS_HOOKS else 3)
     assert inprocess.calls == ["add"] * (2 if HAS_HOOKS else 3)
     assert agent.tools is registry.toolset("math")
-    with pytest.raises(MCPConfigurationError, match="are those of the alias"):
+    with pytest.raises(MCPConfigurationError, match="the tools come from the alias"):
         registry.agent("math", generator, tools=[])
 
 

@@ -166,7 +166,8 @@ def test_a_report_shows_what_people_would_not_see():
     hidden = define(description="Search notes.\u200b\U000e0041")
     report = compared([define()], [hidden])
     assert str(report) == (
-        'tool \'search\': another text (/description)\n  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
+        "tool 'search': its text changed (/description)\n"
+        '  - "Search notes."\n  + "Search notes.\\u200b\\udb40\\udc41"'
     )
 
 

@@ -123,10 +123,10 @@ def test_something_else_has_no_snapshot():
 
 @rows(
     ("changes", "message"),
-    ({"tools": None}, "no snapshot of tools"),
-    ({"version": 2}, "version 2 of snapshots, and this mcp-haystack reads version 1"),
-    ({"server": ["shop"]}, "no snapshot of tools"),
-    ({"tools": [{}]}, "no snapshot of tools"),
+    ({"tools": None}, "not a snapshot of tools"),
+    ({"version": 2}, "a snapshot of version 2, but this mcp-haystack reads version 1"),
+    ({"server": ["shop"]}, "not a snapshot of tools"),
+    ({"tools": [{}]}, "not a snapshot of tools"),
 )
 def test_a_file_that_is_no_snapshot_is_refused(changes, message, tmp_path):
     path = tmp_path / "shop.json"

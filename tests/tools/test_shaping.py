@@ -291,7 +291,7 @@ class TestBoundArguments:
         search["properties"]["api_key"] = {"type": "object", "properties": {"a": header}} if is_nested else header
         server = ForeignServer(definition("search", search))
         toolset = MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"api_key": api_key}}})
-        with pytest.raises(ValueError, match=r"binds 'api_key' to a Secret, but the server wants .*x-mcp-header"):
+        with pytest.raises(ValueError, match=r"binds 'api_key' to a Secret, but the server also wants .*x-mcp-header"):
             toolset.warm_up()
         with MCPToolset(server.info, tool_overrides={"search": {"bound_arguments": {"query": api_key}}}) as other:
             other[0].invoke(api_key="public")

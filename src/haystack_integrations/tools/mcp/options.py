@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The options of tools and toolsets: which tools of a server there are, what a model sees of them and of their results.
+The options of tools and toolsets: which tools of a server to use, and what a model sees of them and of their results.
 
-Which arguments a model does not see, and what is sent of them, is in `HiddenArguments`.
+`HiddenArguments` completes calls with arguments that a model does not see.
 
-Those of calls are in `connection.limits`, that of snapshots in `snapshot`.
+Options of calls are in `connection.limits`, options of snapshots in `snapshot`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ResultFormat: TypeAlias = Literal["text", "content", "json"]
 OnToolError: TypeAlias = Literal["agent", "model", "raise"]
 Hint: TypeAlias = Literal["read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint"]
 
-# The key of a parameter's schema that has its argument sent as an HTTP header, too, where proxies may log it.
+# With this key in a parameter's schema, its argument is also sent as an HTTP header, which proxies may log.
 _HEADER_KEY: Final = "x-mcp-header"
 
 
@@ -54,7 +54,7 @@ class FromState:
     """
     Binds an argument to a key of an Agent's State, in `bound_arguments`.
 
-    Unlike with `inputs_from_state`, the model cannot override the value, and a call without one fails.
+    Unlike with `inputs_from_state`, the model cannot override the value, and a call fails if there is no value.
 
     :param key: The key. The `state_schema` of the Agent must have it.
     """
@@ -63,12 +63,12 @@ class FromState:
 
 
 def _bindable(value: Any) -> Any:
-    # A Secret inside of a value would be sent as an object that has its value, which nothing would redact.
+    # A Secret inside a value would be sent as an object that contains its value, and would not be redacted.
     if not isinstance(value, (Secret, FromState)):
         try:
             json.dumps(value)
         except (TypeError, ValueError):
-            msg = "must be a Secret, a FromState or what JSON can say, without Secrets inside"
+            msg = "must be a Secret, a FromState or a JSON value without Secrets inside"
             raise ValueError(msg) from None
     return value
 
@@ -80,30 +80,31 @@ BoundValues: TypeAlias = dict[Text, Annotated[Any, BeforeValidator(_bindable)]]
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class ToolOptions(Options):
     """
-    What a model sees of tools and their results, and what becomes of calls that fail.
+    Options for what a model sees of tools and their results, and for calls that fail.
 
-    None is the default, or in a ToolOverride what the toolset has.
+    None means the default; in a ToolOverride, it means the option of the toolset.
 
     :param result_format: What the model sees of a result, unless `outputs_to_string` is set: "text" (default) for its
         text, with short notes in place of images and files; "content" for Haystack's content blocks (`TextContent`,
         `ImageContent`, and `FileContent` where the installed Haystack supports it); "json" for the JSON of the MCP
         result.
     :param max_result_size: How many characters of a result's text the model sees, at least 200: its beginning and its
-        end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always get all.
-    :param include_output_schema: Whether the description has the tool's output schema.
-    :param include_instructions: Whether the model gets what the server says of its use: fenced, at the end of the
-        description of one tool, and cut to what providers take. Of toolsets only; for long instructions, see
+        end, with a marker that says how much is left out. Default: all. `invoke`, `call` and the State always get the
+        whole text.
+    :param include_output_schema: Whether the description contains the tool's output schema.
+    :param include_instructions: Whether the model gets the server's instructions: fenced, at the end of the description
+        of one tool, and cut to the length that providers accept. For toolsets only; for long instructions, see
         `instructions_for_model`. A server can write anything there; set it only for servers that you trust.
     :param retry_idempotent: Whether to repeat a call that may already have run, if the server annotates the tool as
         read-only or idempotent. Set it only for servers whose annotations you trust.
-    :param idempotency_argument: A parameter of the tool that gets a key of the call, by which the server knows it
-        again: the same key at every attempt in a durable run, otherwise a new one for each call. The model does not see
-        it.
-    :param on_tool_error: What is done if a call in a run fails. "agent" (default): what the Agent, ToolInvoker or
-        MCPToolCaller is set to do. "model": `invoke` returns the error, so that the model gets it and the run goes on,
-        whatever they are set to do. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
-    :param max_tool_failures: After how many failures in a row a tool is not called any more in a run of an Agent, at
-        least 1. The model is told. A run begins with the last message of the user. Default: no limit.
+    :param idempotency_argument: A parameter of the tool for a key by which the server recognizes a repeated call: the
+        same key at every attempt in a durable run, otherwise a new key for each call. The model does not see the
+        parameter.
+    :param on_tool_error: What happens if a call in a run fails. "agent" (default): the setting of the Agent,
+        ToolInvoker or MCPToolCaller applies. "model": `invoke` returns the error, so that the model gets it and the run
+        continues, whatever that setting is. "raise": `invoke` raises an MCPToolFailedError, which ends the run.
+    :param max_tool_failures: After this many failures in a row, a tool is not called any more in a run of an Agent, and
+        the model gets an error; at least 1. A run begins with the last message of the user. Default: no limit.
     :raises ValueError: If an option is invalid. The message names it and the valid choices.
     """
 
@@ -123,7 +124,7 @@ class ToolOptions(Options):
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class ToolOverride(ToolOptions):
     """
-    What is different for one tool of a toolset. All ToolOptions, and what only a single tool has.
+    Options for one tool of a toolset: all ToolOptions, and options that only a single tool has.
 
     :param name: The name that the model sees: 1 to 64 letters, digits, `_` and `-`. A `tool_name_prefix` is not added.
     :param description: The description that the model sees.
@@ -143,14 +144,14 @@ class ToolOverride(ToolOptions):
 
     def over(self, options: ToolOptions) -> ToolOptions:
         """
-        Return the options of the tool.
+        Merge this override with the options of the toolset.
 
-        :param options: Those of the toolset.
-        :returns: The same, unless this override has others.
+        :param options: The options of the toolset.
+        :returns: The options of the tool.
         """
         general = [each.name for each in dataclasses.fields(ToolOptions)]
         own = {name: value for name, value in self.changed().items() if name in general}
-        # The toolset has the instructions.
+        # The toolset adds the instructions, not the tool.
         return dataclasses.replace(options, **{**own, "include_instructions": None})
 
     def _as_dict(self, method: str) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverri
 
     :param overrides: A mapping from tool names to overrides or their dictionaries, or None.
     :returns: The overrides.
-    :raises ValueError: If an override is invalid, or two tools get the same name.
+    :raises ValueError: If an override is invalid, or two tools would have the same name.
     """
     checked: dict[str, ToolOverride] = {}
     for tool, each in (overrides or {}).items():
@@ -198,20 +199,20 @@ def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverri
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class ToolSelection(Options):
     """
-    Which of a server's tools a toolset has, beside its `tool_names`, and when it has new ones.
+    Selects which of a server's tools a toolset has, in addition to its `tool_names`, and when new tools appear.
 
     :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
     :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It is
         called whenever the tools are listed, and must not block.
-    :param required_hints: What a tool's annotations must say for it to be loaded: values for `read_only_hint`,
-        `destructive_hint`, `idempotent_hint` and `open_world_hint`. Where they say nothing, the protocol's defaults
-        hold: it may change and destroy things, and reaches the outside world. A server can say anything; use it only
-        for servers that you trust. Example: `{"read_only_hint": True}`
-    :param cache_tools: Whether the tools are listed again only when the server says that they changed, or that they may
-        be kept no longer. False for servers that change them without saying so: `warm_up` lists them each time, and so
-        does every run of an Agent of Haystack 3. On Haystack 2.31, call `warm_up` before a run.
-    :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run goes on
-        with the tools that it began with.
+    :param required_hints: The values that a tool's annotations must have for it to be loaded: `read_only_hint`,
+        `destructive_hint`, `idempotent_hint` and `open_world_hint`. For missing annotations, the protocol's defaults
+        apply: the tool may change and destroy things, and reaches the outside world. A server can claim anything; use
+        it only for servers that you trust. Example: `{"read_only_hint": True}`
+    :param cache_tools: Whether the tools are listed again only when the server reports that they changed, or when the
+        listing expires. False for servers that do not report changes: `warm_up` lists the tools each time, and so does
+        every run of an Agent of Haystack 3. On Haystack 2.31, call `warm_up` before a run.
+    :param update_between_steps: Whether an Agent sees new tools at the next step of a run. By default, a run keeps the
+        tools with which it began.
     :raises ValueError: If a field is invalid. The message names it and the valid choices.
     """
 
@@ -258,16 +259,16 @@ class ToolSelection(Options):
         Return whether `exclude_tools` leaves a tool out.
 
         :param name: The server's name of the tool.
-        :returns: Whether a name or a pattern in it matches.
+        :returns: True if a name or a pattern matches.
         """
         return any(name == pattern or fnmatchcase(name, pattern) for pattern in self.exclude_tools or ())
 
     def has_pinned(self, definition: types.Tool) -> bool:
         """
-        Return whether a tool of a snapshot is shown. `tool_filter` was asked when it was captured.
+        Return whether a tool of a snapshot is shown. `tool_filter` was applied when the snapshot was captured.
 
-        :param definition: What the snapshot has of it.
-        :returns: Whether its name and its annotations are as they must be.
+        :param definition: The definition in the snapshot.
+        :returns: True if its name is not excluded and its annotations are as required.
         """
         return not self.excludes(definition.name) and self._unlike_hints(definition) is None
 
@@ -280,7 +281,7 @@ class ToolSelection(Options):
 
     def unknown_exclusions(self, listed: Iterable[str]) -> list[str]:
         """
-        Return which names in `exclude_tools` the server does not have. A pattern need not match anything.
+        Return names in `exclude_tools` that the server does not have. A pattern need not match anything.
 
         :param listed: The names of the server's tools.
         :returns: The names.
@@ -292,7 +293,7 @@ class ToolSelection(Options):
         """
         Return why a tool is not loaded.
 
-        :param definition: What the server says of it.
+        :param definition: The server's definition.
         :returns: The reason; None if it is loaded.
         :raises ValueError: If `tool_filter` fails.
         """
@@ -314,10 +315,10 @@ class ToolSelection(Options):
 
 def unusable_by_model(definition: types.Tool) -> str | None:
     """
-    Return why a model must not see a tool, whatever is configured.
+    Return why a model must not see a tool, regardless of the configuration.
 
-    :param definition: What the server says of it.
-    :returns: The reason; None if there is none.
+    :param definition: The server's definition.
+    :returns: The reason; None if the model may see it.
     """
     if needs_tasks(definition):
         return NEEDS_TASKS
@@ -331,10 +332,10 @@ def unusable_by_model(definition: types.Tool) -> str | None:
 
 def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool]:
     """
-    Return what a tool's annotations mean, with the protocol's defaults for what they do not say.
+    Return the hints of a tool's annotations, with the protocol's defaults for missing hints.
 
     :param annotations: The annotations.
-    :returns: The four hints by their names. A read-only tool is idempotent and not destructive.
+    :returns: The four hints by name. A read-only tool is idempotent and not destructive.
     """
     read_only = annotations is not None and annotations.read_only_hint is True
     return {
@@ -350,10 +351,10 @@ class Sent:
     """
     The arguments of one call.
 
-    :param arguments: All of them, as the server gets them.
-    :param given: Those that the caller passed.
-    :param hidden: The values of those that were taken from the State, by parameter.
-    :param secrets: The values of the Secrets among them.
+    :param arguments: All arguments, as they are sent to the server.
+    :param given: The arguments that the caller passed.
+    :param hidden: The values that come from the State, by parameter.
+    :param secrets: The values of Secrets.
     """
 
     arguments: dict[str, Any]
@@ -364,7 +365,7 @@ class Sent:
 
 class HiddenArguments:
     """
-    Arguments of one tool that the model does not see: those that are bound, and those from the State.
+    Arguments of one tool that the model does not see: bound arguments, and arguments from the State.
     """
 
     def __init__(self, tool_name: str, bound: dict[str, Any] | None, inputs_from_state: dict[str, str] | None) -> None:
@@ -373,19 +374,19 @@ class HiddenArguments:
 
         :param tool_name: Name of the tool, for messages.
         :param bound: Values by parameter: JSON values, Secrets and FromStates. The model cannot override them.
-        :param inputs_from_state: Parameters by State keys. The model can override them, if it guesses their names.
+        :param inputs_from_state: Parameters by State key. The model can override them if it guesses their names.
         """
         self.tool_name = tool_name
         self.bound: dict[str, Any] = bound or {}
         self.inputs_from_state: dict[str, str] = inputs_from_state or {}
-        # Haystack passes values of its State under these names, which no model can guess; under a parameter's own name
-        # the model's value would take precedence.
+        # Haystack passes values from its State under these names, which no model can guess. Under the parameter's own
+        # name, the model's value would take precedence.
         keys = dict.fromkeys(value.key for value in self.bound.values() if isinstance(value, FromState))
         self.state_inputs: dict[str, str] = {key: f"bound_{uuid.uuid4().hex}" for key in keys}
 
     def check(self, schema: dict[str, Any]) -> None:
         """
-        Check the arguments against what the server says of the tool.
+        Check the arguments against the schema of the tool.
 
         :param schema: The tool's input schema, as the server sent it.
         :raises ValueError: If a Secret would be sent as a header.
@@ -394,8 +395,8 @@ class HiddenArguments:
             declared = schema.get("properties")
             if isinstance(value, Secret) and isinstance(declared, dict) and _has_key(declared.get(name), _HEADER_KEY):
                 msg = (
-                    f"bound_arguments of tool '{self.tool_name}' binds '{name}' to a Secret, but the server wants this "
-                    f"argument in an HTTP header ({_HEADER_KEY}), too, where it could be logged. Leave the tool out, "
+                    f"bound_arguments of tool '{self.tool_name}' binds '{name}' to a Secret, but the server also wants "
+                    f"this argument in an HTTP header ({_HEADER_KEY}), where it could be logged. Leave the tool out, "
                     "or pass the Secret as a token or header of the server info."
                 )
                 raise ValueError(msg)
@@ -404,13 +405,13 @@ class HiddenArguments:
         """
         Complete the arguments of a call.
 
-        :param arguments: What the model or the caller passed, and what Haystack added from its State.
-        :returns: What is sent. Bound values win.
+        :param arguments: The arguments from the model or the caller, with those that Haystack added from its State.
+        :returns: The arguments to send. Bound values take precedence.
         :raises ValueError: If a bound value is missing.
         """
         inputs = set(self.state_inputs.values())
         given = {name: value for name, value in arguments.items() if name not in inputs and name not in self.bound}
-        # In a pipeline, a key of the State that nobody gives a value is there, as None.
+        # In a pipeline, a State key without a value is passed as None.
         state = {key: value for key, name in self.state_inputs.items() if (value := arguments.get(name)) is not None}
         mapped = {name: state[key] for key, name in self.inputs_from_state.items() if key in state}
         sent = mapped | given
@@ -436,9 +437,9 @@ class HiddenArguments:
         """
         Complete the arguments of a call that is continued.
 
-        :param kept: What was kept of its arguments.
-        :param withheld: Names of those that were not kept, because they are Secrets.
-        :returns: What is sent in addition, and what is to be redacted.
+        :param kept: The stored arguments.
+        :param withheld: Names of arguments that were not stored, because they are Secrets.
+        :returns: The additional arguments to send, and the values to redact.
         :raises ValueError: If a Secret has no value.
         """
         bound = {name: self.bound.get(name) for name in withheld}
@@ -470,8 +471,8 @@ def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     Serialize the bound arguments of one tool.
 
     :param values: Values by parameter.
-    :returns: The same, as JSON values.
-    :raises ValueError: If one is a token-based Secret, which Haystack does not write to files.
+    :returns: JSON values by parameter.
+    :raises ValueError: If one is a token-based Secret, which Haystack does not serialize.
     """
     return {name: _stored(value) for name, value in values.items()}
 
@@ -537,10 +538,10 @@ def limit_result(result: Any, size: int) -> Any:
     """
     Shorten the text of a result for the model.
 
-    :param result: Text, or Haystack content blocks. Anything else is returned as it is.
-    :param size: How many characters of text may remain, with the marker in place of what is left out.
-    :returns: The beginning and the end, with a marker between them that says how much is left out. Of content blocks,
-        the whole text is where the first text was.
+    :param result: Text, or Haystack content blocks. Anything else is returned unchanged.
+    :param size: The maximum number of characters, including the marker in place of the omitted text.
+    :returns: The beginning and the end, with a marker between them that says how much is left out. In content blocks,
+        one block with the shortened text takes the place of the first text block.
     """
     if isinstance(result, str):
         return _shortened(result, size)
@@ -556,7 +557,7 @@ def _shortened(text: str, size: int) -> str:
     total = len(text)
     if total <= size:
         return text
-    # The marker takes room, too, so a little more is left out.
+    # The marker needs room as well, so a little more is left out.
     room = size - len(f"\n[… {total} of {total} characters left out …]\n")
     head = (room + 1) // 2
     return f"{text[:head]}\n[… {total - room} of {total} characters left out …]\n{text[total - room + head :]}"
@@ -564,12 +565,12 @@ def _shortened(text: str, size: int) -> str:
 
 def shown_outputs(outputs_to_string: dict[str, Any] | None, options: ToolOptions) -> dict[str, Any]:
     """
-    Limit what the handlers of an `outputs_to_string` give the model, and keep failures from those of the user.
+    Limit the output of the handlers in an `outputs_to_string`, and do not pass failures to the user's handlers.
 
     :param outputs_to_string: The user's configuration, if there is one.
-    :param options: The format of results without one, how many characters of text may remain, of each output if there
-        are several, and whether failures are returned.
-    :returns: A configuration with such handlers.
+    :param options: The options of the tool: the default format, the maximum size of each output, and whether failures
+        are returned.
+    :returns: A configuration with wrapped handlers.
     """
     size = options.max_result_size
     shown = outputs_to_string or {"handler": RESULT_HANDLERS[options.result_format or "text"]}

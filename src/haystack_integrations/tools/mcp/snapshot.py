@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The tools of a server as somebody looked at them, how those that it has now differ, and what is done about that.
+Snapshots of reviewed tools: how the server's current tools differ, and what happens then.
 
 .. code-block:: text
 
-    a session is opened, or the server says    ──> its tools are compared with the snapshot, once for each listing
-    that its tools changed                              │
-                                                        ├ no drift: the tools are as in the snapshot
+    a session is opened, or the server         ──> its tools are compared with the snapshot, once for each listing
+    reports that its tools changed                      │
+                                                        ├ no drift: the tools of the snapshot are used
     "error", and relaxed annotations           <────────┤ MCPDriftError at warm-up, and no call is sent
-    "quarantine"                               <────────┤ tools that drifted are hidden, and no call of one is sent
-    "warn"                                     <────────┘ the tools are as the server says
+    "quarantine"                               <────────┤ tools that drifted are hidden and cannot be called
+    "warn"                                     <────────┘ the server's tools are used
 """
 
 from __future__ import annotations
@@ -66,15 +66,15 @@ Definition = dict[str, Any]
 _WORDS: Final[dict[str, str]] = {
     "added": "it is new",
     "removed": "it is gone",
-    "description": "another text",
-    "input_schema": "other parameters",
-    "output_schema": "another schema of its results",
-    "annotations": "other annotations",
-    "annotations_relaxed": "its annotations say that it is more harmless than before",
-    "instructions": "the server's instructions are others",
+    "description": "its text changed",
+    "input_schema": "its parameters changed",
+    "output_schema": "the schema of its results changed",
+    "annotations": "its annotations changed",
+    "annotations_relaxed": "its annotations now claim that it is less harmful",
+    "instructions": "the server's instructions changed",
 }
 
-# What each hint says of a tool that calls for less caution.
+# The value of each hint that calls for less caution.
 _HARMLESS: Final = {
     "readOnlyHint": ("read_only_hint", True),
     "destructiveHint": ("destructive_hint", False),
@@ -82,7 +82,7 @@ _HARMLESS: Final = {
     "openWorldHint": ("open_world_hint", False),
 }
 
-# How many characters of a value and of a name are shown, and how many tools in one line.
+# Longest value and name that are shown, in characters, and the maximum number of tools in one line.
 _LONGEST_VALUE: Final = 300
 _LONGEST_NAME: Final = 128
 _MOST_TOOLS: Final = 10
@@ -92,21 +92,21 @@ _MOST_TOOLS: Final = 10
 @dataclass(frozen=True)
 class MCPToolDrift:
     """
-    One thing in which a server's tools differ from a snapshot.
+    One difference between a server's tools and a snapshot.
 
-    :param tool: The server's name of the tool; empty for what concerns the server.
-    :param kind: What it is:
+    :param tool: The server's name of the tool; empty if the difference concerns the server.
+    :param kind: The kind of difference:
 
         * `"added"`, `"removed"`: the tool is new, or gone. A renamed tool is both.
-        * `"description"`: a title or a description is another, of the tool or of a parameter.
-        * `"input_schema"`, `"output_schema"`: its parameters or its results have another schema.
-        * `"annotations_relaxed"`: its annotations say that it is more harmless than before: that it only reads, or
-          destroys nothing, may be repeated, or reaches nothing outside.
-        * `"annotations"`: they are others, but not more harmless.
-        * `"instructions"`: what the server says about the use of its tools is another text.
-    :param path: Where in the definition, as a JSON pointer; empty for the whole.
-    :param before: What the snapshot has there; None for nothing.
-    :param after: What the server says now; None for nothing.
+        * `"description"`: the title or description of the tool or of a parameter changed.
+        * `"input_schema"`, `"output_schema"`: the schema of its parameters or its results changed.
+        * `"annotations_relaxed"`: its annotations now claim that it is less harmful: that it only reads, destroys
+          nothing, may be repeated, or reaches nothing outside.
+        * `"annotations"`: its annotations changed, but do not claim that it is less harmful.
+        * `"instructions"`: the server's instructions for using its tools changed.
+    :param path: The place in the definition, as a JSON pointer; empty for the whole definition.
+    :param before: The value in the snapshot; None if there is none.
+    :param after: The server's current value; None if there is none.
     """
 
     tool: str
@@ -127,7 +127,7 @@ class MCPToolDrift:
 
 
 def _name(tool: str) -> str:
-    # On one line, and with invisible characters escaped.
+    # The name must stay on one line, so invisible characters are escaped.
     text = escaped_text(json.dumps(tool, ensure_ascii=False))[1:-1]
     return f"'{text if len(text) <= _LONGEST_NAME else f'{text[:_LONGEST_NAME]}…'}'"
 
@@ -142,9 +142,9 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class MCPDriftReport:
     """
-    How a server's tools differ from a snapshot. It is false if they do not.
+    The differences between a server's tools and a snapshot. It is falsy if there are none.
 
-    :param drifts: The differences, by tool.
+    :param drifts: The differences, sorted by tool.
     """
 
     drifts: tuple[MCPToolDrift, ...] = ()
@@ -171,24 +171,24 @@ class MCPDriftReport:
     @property
     def kinds(self) -> list[DriftKind]:
         """
-        What kinds of differences there are, sorted.
+        The kinds of differences, sorted.
         """
         return sorted({drift.kind for drift in self})
 
     def of_tool(self, tool: str) -> MCPDriftReport:
         """
-        Choose what concerns one tool.
+        Select the differences of one tool.
 
         :param tool: The server's name of the tool.
-        :returns: The report about it.
+        :returns: The report about this tool.
         """
         return MCPDriftReport(tuple(drift for drift in self if drift.tool == tool))
 
     def summary(self, *, names_of_new_tools: bool = True) -> str:
         """
-        Return the tools and the kinds of differences in one line, without values.
+        Summarize the tools and the kinds of differences in one line, without values.
 
-        :param names_of_new_tools: Whether to name tools that are new. A server can write what it likes into a name.
+        :param names_of_new_tools: Whether to name new tools. A server can write anything into a name.
         :returns: A clause such as `'add' (description), 'wipe' (added)`. Tools after the tenth are only counted.
         """
         named = [drift for drift in self if names_of_new_tools or drift.kind != "added"]
@@ -211,7 +211,7 @@ class MCPDriftReport:
 
 class ToolSource(Protocol):
     """
-    Whose tools a snapshot is made of: an MCPToolset or an MCPTool.
+    The source of a snapshot: an MCPToolset or an MCPTool.
     """
 
     @property
@@ -219,7 +219,7 @@ class ToolSource(Protocol):
         """The MCPConnection to the server."""
 
     def _choice(self) -> Any:
-        """Return the ToolChoice of those tools of the server that it has."""
+        """Return the ToolChoice that selects its tools among the server's."""
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,7 @@ class PinnedTool:
         Pin a tool.
 
         :param tool: The server's definition.
-        :returns: Its canonical form, which shares nothing with it.
+        :returns: Its canonical form, which shares no objects with it.
         """
         definition = {
             "name": tool.name,
@@ -271,9 +271,9 @@ class PinnedTool:
 
     def as_tool(self) -> types.Tool:
         """
-        Return the definition as the MCP SDK has it: a tool of its own.
+        Return the definition as a new `Tool` of the MCP SDK.
         """
-        # A fourth of what `mcp` takes to import, which nothing needs before the first call.
+        # Importing this takes a quarter of the time of `mcp`, which is not needed before the first call.
         import mcp_types  # noqa: PLC0415
 
         return mcp_types.Tool.model_validate(deepcopy(self.definition))
@@ -291,20 +291,20 @@ class PinnedTool:
 
         :param data: The result of `to_dict`.
         :returns: The tool.
-        :raises ValueError: If the hash is not that of the definition.
+        :raises ValueError: If the hash does not match the definition.
         """
         tool = cls(deepcopy(data["definition"]))
         if tool.hash != data["hash"]:
             msg = (
-                f"the definition of tool '{tool.name}' was changed after it was captured: its hash is another. Look at "
-                "what the server says now, and capture it again"
+                f"the definition of tool '{tool.name}' was changed after it was captured: its hash differs. Review the "
+                "server's current definition, and capture it again"
             )
             raise ValueError(msg)
         return tool
 
 
 def _in_order(keyword: str, value: Any) -> Any:
-    # Sorts what a JSON schema may have in any order.
+    # Sort the lists whose order has no meaning in JSON Schema.
     is_sorted = keyword in ("required", "type") and isinstance(value, list)
     return sorted(set(value)) if is_sorted and all(isinstance(each, str) for each in value) else value
 
@@ -312,11 +312,11 @@ def _in_order(keyword: str, value: Any) -> Any:
 @dataclass(frozen=True)
 class MCPToolSnapshot:
     """
-    The tools of a server as they were when somebody looked at them.
+    The tools of a server as they were when they were reviewed.
 
-    With a snapshot, a toolset shows its tools before it is connected, and notices when the server says something else
-    of them. It has the names, titles, descriptions, schemas and annotations, each in a canonical form: it is the same
-    whichever revision of the protocol the server was asked in, and in whatever order it listed them.
+    With a snapshot, a toolset shows its tools before it is connected, and detects when the server's tools differ. A
+    snapshot contains names, titles, descriptions, schemas and annotations in a canonical form, which depends neither
+    on the revision of the protocol nor on the order in which the server lists the tools.
 
     ### Usage example
 
@@ -331,11 +331,11 @@ class MCPToolSnapshot:
     print([tool.name for tool in toolset])  # nothing is connected for this
     ```
 
-    :param tools: The tools, sorted by their names.
-    :param server_name: What the server calls itself. Not compared.
-    :param server_version: Its version. Not compared.
-    :param instructions: What the server says about the use of its tools, the empty string for nothing; None if it is
-        not part of the snapshot.
+    :param tools: The tools, sorted by name.
+    :param server_name: The name that the server gives itself. Not compared.
+    :param server_version: The version of the server. Not compared.
+    :param instructions: The server's instructions for using its tools; empty if there are none, None if they are not
+        part of the snapshot.
     """
 
     tools: tuple[PinnedTool, ...]
@@ -346,14 +346,14 @@ class MCPToolSnapshot:
     @classmethod
     def capture(cls, source: MCPConnection | ToolSource, *, instructions: bool = True) -> Self:
         """
-        Ask a server for its tools. It is connected to if it is not, and remains so.
+        Capture the current tools of a server. Connects to the server if necessary, and keeps the connection open.
 
-        :param source: An MCPToolset, whose selection of tools holds, an MCPTool, or an MCPConnection.
-        :param instructions: Whether to keep the server's instructions. False for a server whose instructions vary, as
-            with the date.
+        :param source: An MCPToolset, whose selection of tools applies, an MCPTool, or an MCPConnection.
+        :param instructions: Whether to include the server's instructions. False for a server whose instructions vary,
+            e.g. with the date.
         :returns: The snapshot.
         :raises MCPConnectionError: If the server cannot be reached.
-        :raises TypeError: If `source` is something else.
+        :raises TypeError: If `source` is anything else.
         """
         connection = _connection_of(source)
         return cls._of(source, connection, connection.list_tools(), instructions=instructions)
@@ -361,7 +361,7 @@ class MCPToolSnapshot:
     @classmethod
     async def capture_async(cls, source: MCPConnection | ToolSource, *, instructions: bool = True) -> Self:
         """
-        Ask a server for its tools like `capture`, without blocking the event loop.
+        Capture the tools of a server like `capture`, without blocking the event loop.
         """
         connection = _connection_of(source)
         return cls._of(source, connection, await connection.list_tools_async(), instructions=instructions)
@@ -386,13 +386,13 @@ class MCPToolSnapshot:
         instructions: str | None = None,
     ) -> Self:
         """
-        Return a snapshot of definitions, as of `MCPConnection.list_tools`.
+        Create a snapshot from definitions, e.g. the result of `MCPConnection.list_tools`.
 
-        :param definitions: What a server said of its tools. Of several with the same name, the first counts. Those that
-            are not for models are left out.
-        :param server_name: What the server calls itself.
-        :param server_version: Its version.
-        :param instructions: Its instructions; None to leave them out.
+        :param definitions: A server's definitions of its tools. If several have the same name, the first is used.
+            Tools that are not for models are left out.
+        :param server_name: The name that the server gives itself.
+        :param server_version: The version of the server.
+        :param instructions: The server's instructions; None to leave them out.
         :returns: The snapshot.
         """
         pinned: dict[str, PinnedTool] = {}
@@ -416,19 +416,19 @@ class MCPToolSnapshot:
     @property
     def hashes(self) -> dict[str, str]:
         """
-        The hash of each tool's definition, by its name: `sha256:` and 64 hexadecimal digits.
+        The hashes of the tools' definitions by tool name: `sha256:` and 64 hexadecimal digits.
         """
         return {tool.name: tool.hash for tool in self.tools}
 
     def compare(self, current: MCPToolSnapshot | MCPConnection | ToolSource) -> MCPDriftReport:
         """
-        Return what is different now.
+        Compare this snapshot with current tools.
 
-        :param current: Another snapshot, or an MCPToolset, MCPTool or MCPConnection, whose server is asked.
-            Instructions are compared if both sides have them.
-        :returns: The differences; false if there are none.
-        :raises MCPConnectionError: If a server has to be asked and cannot be reached.
-        :raises TypeError: If `current` is something else, such as a path.
+        :param current: Another snapshot, or an MCPToolset, MCPTool or MCPConnection, whose server is asked for its
+            tools. Instructions are compared if both sides have them.
+        :returns: The differences; falsy if there are none.
+        :raises MCPConnectionError: If the server cannot be reached.
+        :raises TypeError: If `current` is anything else, such as a path.
         """
         if not isinstance(current, MCPToolSnapshot):
             current = MCPToolSnapshot.capture(current)
@@ -438,10 +438,10 @@ class MCPToolSnapshot:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
-        Write the snapshot to a JSON file, with invisible characters escaped. A file that is there is replaced.
+        Write the snapshot to a JSON file, with invisible characters escaped. An existing file is replaced.
 
         :param path: Path of the file.
-        :raises OSError: If it cannot be written. The file that was there then remains.
+        :raises OSError: If it cannot be written. An existing file is kept then.
         """
         target = Path(path)
         text = escaped_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False)) + "\n"
@@ -458,10 +458,10 @@ class MCPToolSnapshot:
         """
         Read a snapshot from a file.
 
-        :param path: Path of the file; a relative one starts at the current directory.
+        :param path: Path of the file; a relative path starts at the current directory.
         :returns: The snapshot.
         :raises FileNotFoundError: If there is no such file.
-        :raises ValueError: If it is no snapshot, or was changed by hand.
+        :raises ValueError: If it is not a snapshot, or was changed by hand.
         """
         file = Path(path).absolute()
         if not file.is_file():
@@ -497,13 +497,13 @@ class MCPToolSnapshot:
 
         :param data: The result of `to_dict`.
         :returns: The snapshot.
-        :raises ValueError: If it is no snapshot, or one of another version, or was changed by hand: the hash of a
-            definition is another.
+        :raises ValueError: If it is not a snapshot, has another version, or was changed by hand, so that a hash does
+            not match its definition.
         """
         try:
             version, server = data["version"], data["server"]
             if version != _VERSION:
-                msg = f"it has version {version!r} of snapshots, and this mcp-haystack reads version {_VERSION}"
+                msg = f"it is a snapshot of version {version!r}, but this mcp-haystack reads version {_VERSION}"
                 raise ValueError(msg)
             return cls(
                 tuple(map(PinnedTool.from_dict, data["tools"])),
@@ -513,12 +513,12 @@ class MCPToolSnapshot:
             )
         except (AttributeError, KeyError, TypeError) as error:
             what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            msg = f"it is no snapshot of tools: {what}"
+            msg = f"it is not a snapshot of tools: {what}"
             raise ValueError(msg) from None
 
     def __repr__(self) -> str:
         """
-        Name the server and the tools.
+        Show the names of the server and the tools.
         """
         return f"{type(self).__name__}(server_name={self.server_name!r}, tools={self.tool_names!r})"
 
@@ -543,10 +543,10 @@ def drift_report(
     """
     Compare tools and instructions.
 
-    :param before: The tools of the snapshot by their names.
-    :param after: Those that the server has now.
+    :param before: The tools of the snapshot by name.
+    :param after: The current tools of the server by name.
     :param instructions_before: The instructions of the snapshot.
-    :param instructions_after: Those of the server. They are compared if neither is None.
+    :param instructions_after: The instructions of the server. They are compared if neither is None.
     :returns: The differences.
     """
     drifts: list[MCPToolDrift] = []
@@ -575,8 +575,8 @@ def _tool_drifts(name: str, before: Definition, after: Definition) -> Iterator[M
 def _differences(
     before: Definition, after: Definition, path: str = "", *, are_names: bool = False
 ) -> Iterator[tuple[str, bool, Any, Any]]:
-    # With a JSON pointer, and whether it is a text for readers. `are_names`: the keys are names of schemas, and no
-    # keywords.
+    # Yields a JSON pointer, whether the value is a text for readers, and both values. `are_names`: the keys are names
+    # of schemas, not keywords.
     for key in sorted(before.keys() | after.keys()):
         old, new, place = before.get(key), after.get(key), f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
         if isinstance(old, dict) and isinstance(new, dict):
@@ -586,13 +586,13 @@ def _differences(
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    # For JSON, 10.0 is 10, and for Python, True is 1, and NaN is not NaN.
+    # In JSON, 10.0 equals 10; in Python, True equals 1, and NaN does not equal itself.
     are_numbers = type(old) in (int, float) and type(new) in (int, float)
     return (are_numbers and old == new) or json.dumps(old, sort_keys=True) == json.dumps(new, sort_keys=True)
 
 
 def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[MCPToolDrift]:
-    from mcp_types import ToolAnnotations  # noqa: PLC0415 (nothing needs it before the first call)
+    from mcp_types import ToolAnnotations  # noqa: PLC0415 (not needed before the first call)
 
     before, now = (effective_hints(ToolAnnotations.model_validate(each)) for each in (old, new))
     relaxed = {
@@ -608,7 +608,7 @@ def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[
 
 OnDrift = Literal["error", "quarantine", "warn"]
 
-# How many reports are kept. Each session of an identity has a listing of its own.
+# How many reports are kept. Each session of an identity has its own listing.
 _MOST_REPORTS: Final = 64
 
 
@@ -625,14 +625,14 @@ def _snapshot_or_path(value: Any) -> Any:
 @checked_dataclass(frozen=True, kw_only=False, repr=False, config=CHECKED)
 class SnapshotCheck(Options):
     """
-    What a server should say of its tools, and what is done if it says something else.
+    The tools that a server should have, and what happens if they differ.
 
-    It is compared with what the server says whenever a session is opened or the server says that its tools changed.
+    They are compared whenever a session is opened or the server reports that its tools changed.
 
-    :param snapshot: An MCPToolSnapshot, or the path of its file, a relative one from the current directory.
-    :param on_drift: "error" (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": tools that
-        are new or others are hidden, and no call of them is sent; the rest works. "warn": the tools are used as the
-        server has them. Annotations that say that a tool is more harmless than before are always an error.
+    :param snapshot: An MCPToolSnapshot, or the path of its file; a relative path starts at the current directory.
+    :param on_drift: "error" (default): warm-up raises an MCPDriftError, and no call is sent. "quarantine": new or
+        changed tools are hidden and cannot be called; the rest works. "warn": the server's tools are used. Annotations
+        that claim that a tool is less harmful than before are always an error.
     :raises ValueError: If a field is invalid. The message names it.
     """
 
@@ -644,11 +644,11 @@ class SnapshotCheck(Options):
     @classmethod
     def of(cls, value: Any) -> Any:
         """
-        Take the value of `snapshot`.
+        Convert the value of the parameter `snapshot`.
 
         :param value: A SnapshotCheck or its dictionary, a snapshot or its dictionary, the path of a file, or None.
         :returns: The SnapshotCheck, or None.
-        :raises ValueError: If it is something else.
+        :raises ValueError: If it is anything else.
         """
         if value is None or isinstance(value, cls):
             return value
@@ -665,10 +665,10 @@ class SnapshotCheck(Options):
 @dataclass(frozen=True)
 class ToolChoice:
     """
-    Which of a server's tools are of interest.
+    Selects which of a server's tools are of interest.
 
-    :param may_have: Says by its name whether a tool may be chosen.
-    :param selects: Says whether a tool is chosen.
+    :param may_have: Takes a name, and returns whether a tool of this name may be selected.
+    :param selects: Takes a definition, and returns whether the tool is selected.
     """
 
     may_have: Callable[[str], bool]
@@ -677,7 +677,7 @@ class ToolChoice:
 
 class SnapshotGuard:
     """
-    Compares what a server lists with a snapshot, for one tool or toolset. From any thread.
+    Compares a server's listings with a snapshot, for one tool or toolset. Thread-safe.
     """
 
     def __init__(self, snapshot: MCPToolSnapshot, on_drift: OnDrift, choice: ToolChoice, server: str) -> None:
@@ -685,9 +685,9 @@ class SnapshotGuard:
         Initialize the SnapshotGuard.
 
         :param snapshot: The snapshot.
-        :param on_drift: What is done about drift.
-        :param choice: Which tools are of interest.
-        :param server: Which server it is, for messages.
+        :param on_drift: What happens if there is drift.
+        :param choice: The tools that are of interest.
+        :param server: Description of the server, for messages.
         """
         self.snapshot = snapshot
         self._pinned: dict[str, PinnedTool] = {tool.name: tool for tool in snapshot.tools}
@@ -695,17 +695,17 @@ class SnapshotGuard:
         self._on_drift: OnDrift = on_drift
         self._choice = choice
         self._server = server
-        # By the numbers of listings, which are never used again.
+        # Reports by the numbers of listings, which are never reused.
         self._reports: dict[int, MCPDriftReport] = {}
         self._logged = MCPDriftReport()
-        # The one that was made last.
+        # The latest report.
         self.latest: MCPDriftReport | None = None
         # Called with a new listing of the server info's own session, before a call is sent. It must not raise.
         self.take_over: Callable[[ToolListing], None] | None = None
 
     def pinned(self, tool_name: str) -> types.Tool:
         """
-        Return the definition that the snapshot has of a tool.
+        Return the definition of a tool in the snapshot.
 
         :param tool_name: The server's name of the tool.
         :returns: The same object each time.
@@ -721,17 +721,17 @@ class SnapshotGuard:
 
         :param tool_name: The server's name of the tool.
         :param listing: The tools of the session in which it would be sent.
-        :returns: A sentence; None if it may be sent.
+        :returns: A sentence; None if the call may be sent.
         """
         report = self._reports.get(listing.number)
         if report is None:
-            # Beside the loop of all sessions: `tool_filter` is the user's, and a listing may be long.
+            # Not in the loop of all sessions, because the user's `tool_filter` may block, and a listing may be long.
             report = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
         if not self.is_error(report):
             if self._on_drift != "quarantine" or tool_name not in report.tools:
                 return None
             report = report.of_tool(tool_name)
-        # The model sees it, who must not read the names of tools that nobody has looked at.
+        # The model sees this sentence, and must not read names of tools that nobody has reviewed.
         return self._sentence(report.summary(names_of_new_tools=False))
 
     def _judge(self, listing: ToolListing) -> MCPDriftReport:
@@ -743,10 +743,10 @@ class SnapshotGuard:
 
     def report(self, listing: ToolListing) -> MCPDriftReport:
         """
-        Compare what a server lists with the snapshot.
+        Compare a listing of the server with the snapshot.
 
         :param listing: The listing.
-        :returns: How it differs.
+        :returns: The differences.
         :raises ValueError: If the user's `tool_filter` fails.
         """
         known = self._reports.get(listing.number)
@@ -761,18 +761,18 @@ class SnapshotGuard:
 
     def is_error(self, report: MCPDriftReport) -> bool:
         """
-        Return whether no tool may be used.
+        Return whether differences are an error, so that no tool may be used.
 
-        :param report: How the tools differ.
-        :returns: Whether that is an error.
+        :param report: The differences.
+        :returns: True if they are an error.
         """
         return bool(report) if self._on_drift == "error" else "annotations_relaxed" in report.kinds
 
     def quarantined(self, report: MCPDriftReport) -> list[str]:
         """
-        Return the tools that are hidden: those that drifted, with "quarantine", unless the server does not have them.
+        Return the hidden tools: with "quarantine", tools that drifted and that the server still has.
 
-        :param report: How the tools differ.
+        :param report: The differences.
         :returns: Their names.
         """
         if self._on_drift != "quarantine":
@@ -801,11 +801,11 @@ class SnapshotGuard:
     def _is_chosen(self, name: str, pinned: PinnedTool | None, now: types.Tool | None) -> bool:
         if now is not None and pinned is None:
             return self._choice.selects(now)
-        # By its name: `required_hints` would leave a tool out for the very annotations that drifted.
+        # Select by name only, because `required_hints` could leave a tool out for the very annotations that drifted.
         return self._choice.may_have(name)
 
     def _log_once(self, report: MCPDriftReport) -> None:
-        if report == self._logged:  # not after each reconnect
+        if report == self._logged:  # do not log again after each reconnect
             return
         self._logged = report
         if not report:
@@ -821,19 +821,19 @@ class SnapshotGuard:
 
     def admit(self, listing: ToolListing) -> tuple[list[types.Tool], list[str]]:
         """
-        Return the definitions to use of a listing, and the names of the tools that are hidden.
+        Return the definitions to use for a listing, and the names of the hidden tools.
 
         :param listing: The listing.
-        :returns: As the snapshot has them where they are the same, so that prompts are; otherwise, with "warn", as the
-            server has them. With "quarantine", tools that drifted are hidden, except those that are gone.
+        :returns: The snapshot's definitions of unchanged tools, so that prompts stay the same; with "warn", the
+            server's definitions of changed tools. With "quarantine", changed tools are hidden, but not removed ones.
         :raises MCPDriftError: If no tool may be used.
         :raises ValueError: If the user's `tool_filter` fails.
         """
         report = self.report(listing)
         if self.is_error(report):
             msg = (
-                f"{self._sentence(report.summary())} Look at the differences (the `report` of this error), and capture "
-                "the tools again if they are as they should be."
+                f"{self._sentence(report.summary())} Review the differences (the `report` of this error), and capture "
+                "the tools again if you accept them."
             )
             raise MCPDriftError(msg, report)
         drifted = set(report.tools)
@@ -854,12 +854,12 @@ class SnapshotGuard:
 _EXTRAS: Final = ("meta", "icons", "execution")
 
 _CONSEQUENCES: Final[dict[OnDrift, str]] = {
-    "quarantine": "these are not called, and are hidden unless they are gone",
-    "warn": "they are used as the server has them",
+    "quarantine": "those that differ are not called, and are hidden unless they are gone",
+    "warn": "the server's tools are used",
 }
 
 
 def _with_extras(pinned: types.Tool, definition: types.Tool) -> types.Tool:
-    # What no model sees is not part of a snapshot.
+    # Fields that no model sees are not part of a snapshot.
     extras = {name: value for name in _EXTRAS if (value := getattr(definition, name)) is not None}
     return pinned.model_copy(update=extras) if extras else pinned

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What tools, toolsets and readers of a server share: their connection, their options, and how they are stored.
+Base classes of tools, toolsets and readers of a server: their connection, their options, and how they are stored.
 
-And what toolsets have in common whose tools are others at another time.
+Also the base class of toolsets whose tools change over time.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Takes the configuration of one tool, and returns the (de)serialized configuration.
+# Serializes or deserializes the configuration of one tool.
 HandlerConverter: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Connected(ContextManaged):
     """
-    Base of all that uses one server: its connection, which warm-up opens and `close` releases.
+    Base class of objects that use one server: holds its connection, which warm-up opens and `close` releases.
     """
 
     _connection: MCPConnection
@@ -62,7 +62,7 @@ class Connected(ContextManaged):
         """
         Set the connection. Nothing is opened yet.
 
-        :param server_info: A server info, or what `server_info_from` takes.
+        :param server_info: A server info, or the shorthand that `server_info_from` takes.
         :param required: Whether it is an error if the server cannot be reached.
         :param options: Parameters of MCPConnection.
         :raises ValueError: If a parameter is invalid.
@@ -74,7 +74,7 @@ class Connected(ContextManaged):
     @property
     def server_info(self) -> MCPServerInfo:
         """
-        How the server is reached.
+        The server info, which describes how to reach the server.
         """
         return self._connection.server_info
 
@@ -88,14 +88,14 @@ class Connected(ContextManaged):
     @property
     def share(self) -> bool:
         """
-        Whether the connection is shared with every other user of an equal `server_info`.
+        Whether the connection is shared with all other objects that have an equal `server_info`.
         """
         return self._connection.share
 
     @property
     def handlers(self) -> MCPHandlers:
         """
-        What is done for a server that asks for something.
+        The handlers for the server's requests.
         """
         return self._connection.handlers
 
@@ -121,19 +121,19 @@ class Connected(ContextManaged):
 
     def _is_warm(self) -> bool:
         """
-        Return whether what was listed is that of the open session, and only has to be listed again.
+        Return whether the tools in use come from the open session, so that they only need to be listed again.
         """
         return False
 
     def _requested(self) -> Sequence[str]:
         """
-        Return the server's names of the tools that must be there.
+        Return the server's names of the tools that must exist.
         """
         return ()
 
     def _load_listing(self, listing: ToolListing) -> None:
         """
-        Use what the server listed.
+        Use the tools that the server listed.
         """
 
     def warm_up(self) -> None:
@@ -164,7 +164,7 @@ class Connected(ContextManaged):
         try:
             self._load_listing(listing)
         except (MCPDriftError, MCPToolNotFoundError, ValueError):
-            # A server whose definitions could never be used need not keep running.
+            # A server need not keep running if its definitions could never be used.
             if not self._generation and not self._users.is_used:
                 self._leave()
             raise
@@ -180,7 +180,7 @@ class Connected(ContextManaged):
 
     def _note_absence(self, error: MCPConnectionError) -> None:
         """
-        Go on without the server, or raise the error if the server is required. Logged once until it is back.
+        Raise the error if the server is required; otherwise continue without it, and log that once until it is back.
 
         :param error: Why it could not be reached.
         """
@@ -207,7 +207,7 @@ class Connected(ContextManaged):
 
     def _forget(self) -> None:
         """
-        Drop what is kept only while the connection is used. Called when it is released.
+        Drop state that is needed only while the connection is in use. Called when it is released.
         """
 
     def _leave(self) -> None:
@@ -216,11 +216,11 @@ class Connected(ContextManaged):
 
     def close(self) -> None:
         """
-        Release the connection, for all who use this object: open `with` blocks do not prevent it, and calls fail.
+        Release the connection for all users of this object, even in open `with` blocks. Their calls fail.
 
         It is closed when the last tool, toolset or reader that shares it has released it. Safe to call before warm-up
-        and repeatedly; the next use connects again. Closing a tool of a toolset closes the toolset. A server that is
-        not required and cannot be reached is no longer tried.
+        and repeatedly; the next use connects again. Closing a tool of a toolset closes the toolset. Background attempts
+        to reach a server that is not required end.
         """
         self._forget()
         self._connection.close()
@@ -247,17 +247,17 @@ class Connected(ContextManaged):
 
 class ReaderBase(Connected):
     """
-    Base of what reads the resources or the prompts of one server for a pipeline or an Agent.
+    Base class of objects that read resources, prompts or skills of one server for a pipeline or an Agent.
 
-    Nothing is opened before warm-up or the first reading.
+    Nothing is opened before warm-up or the first request.
     """
 
     def _stored_parameters(self, cls: Any, method: str = "to_dict") -> dict[str, Any]:
         """
-        Return the parameters of a reader as they are stored.
+        Return the serialized parameters of a reader.
 
-        :param cls: The class whose parameters these are; one that is derived from it has the same.
-        :param method: Which method stores the server info and the handlers.
+        :param cls: The class whose constructor has these parameters; its subclasses have the same.
+        :param method: The method that serializes the server info and the handlers.
         :returns: The parameters.
         """
         values = own_parameters(self, cls)
@@ -270,22 +270,22 @@ class ReaderBase(Connected):
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
         """
-        Build the object that `to_dict` has stored, without connecting.
+        Deserialize an object, without connecting.
 
         :param data: The result of `to_dict`.
         :returns: The object.
         """
-        # Not `default_from_dict`: it would take a dictionary of the user's with a "type" for an object to import.
+        # Not `default_from_dict`: it would treat a user's dictionary with the key "type" as an object to import.
         return cls(**loaded_parameters(data.get("init_parameters", {})))
 
 
 def is_out_of_reach(error: Exception, operation: str) -> bool:
     """
-    Return whether an error means that the server cannot be reached, rather than what it answered.
+    Return whether an error means that the server cannot be reached, so that other requests would fail as well.
 
-    :param error: The error of a reading.
-    :param operation: The reading: a timeout of the reading itself is no such error, nor is an answer that is too large.
-    :returns: True if every other reading would fail, too.
+    :param error: The error of a request.
+    :param operation: Name of the request. Its own timeout or an answer that is too large does not count.
+    :returns: True if the server cannot be reached.
     """
     if not isinstance(error, MCPConnectionError) or error.code is not None:
         return False
@@ -294,11 +294,11 @@ def is_out_of_reach(error: Exception, operation: str) -> bool:
 
 def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Build the server info and the handlers that stored parameters describe, without connecting.
+    Deserialize the server info and the handlers in stored parameters, without connecting.
 
-    :param parameters: What a reader stored.
-    :returns: The parameters as its constructor takes them.
-    :raises ValueError: If there is no server info among them.
+    :param parameters: The stored parameters.
+    :returns: The parameters for the constructor.
+    :raises ValueError: If the server info is invalid.
     """
     loaded = dict(parameters)
     if isinstance(loaded.get("server_info"), Mapping):
@@ -310,44 +310,44 @@ def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 class ToolBase(Connected):
     """
-    Base of MCPTool and MCPToolset: the options that they share, and the definitions that the server lists.
+    Base class of MCPTool and MCPToolset: the options that they share, and the definitions that the server lists.
     """
 
     eager_connect: bool
     tool_options: ToolOptions
-    # What the server should say of its tools, as it was given.
+    # The value of the parameter `snapshot`.
     _snapshot: SnapshotCheck | None
     # The name of its server in a registry.
     _provider_name: str | None = None
-    # The alias of a registry that it is part of.
+    # The registry alias that it belongs to.
     _tool_alias: str | None = None
-    # Compares what the server says of its tools with the snapshot, if there is one.
+    # Compares the server's definitions with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
 
     @property
     def call_options(self) -> CallOptions:
         """
-        How calls are made: how long the server may be silent, and what progress does.
+        The options of calls, such as how long the server may be silent.
         """
         return self._connection.call_options
 
     @property
     def interceptors(self) -> list[Any]:
         """
-        What wraps each call, outermost first, as it was given.
+        The interceptors that wrap each call, outermost first.
         """
         return self._connection.interceptors
 
     @property
     def _owner(self) -> ToolBase:
         """
-        The toolset that a tool is part of; otherwise the object itself.
+        The toolset that a tool belongs to; otherwise the object itself.
         """
         return self
 
     @abstractmethod
     def _choice(self) -> ToolChoice:
-        """Return which tools of the server there are here. It must not refer to this object."""
+        """Return which of the server's tools belong to this object. The result must not refer to this object."""
 
     def _pin(self, value: Any) -> None:
         """
@@ -367,7 +367,7 @@ class ToolBase(Connected):
 
     @abstractmethod
     def _show_pinned(self, guard: SnapshotGuard) -> None:
-        """Show what the snapshot has, before the server is asked."""
+        """Show the tools of the snapshot, before any are requested from the server."""
 
     @property
     def snapshot(self) -> MCPToolSnapshot | None:
@@ -379,13 +379,13 @@ class ToolBase(Connected):
     @property
     def on_drift(self) -> OnDrift | None:
         """
-        What is done if the server says something else of its tools than the snapshot; None without a snapshot.
+        What happens if the server's tools differ from the snapshot; None without a snapshot.
         """
         return None if self._snapshot is None else self._snapshot.on_drift
 
     def _guarded_instructions(self) -> str | None:
         """
-        Return what the server says of its use: that of the snapshot, unless the server's own is to be used.
+        Return the instructions to use: the snapshot's, or the server's if it has none or on drift with "warn".
         """
         own, guard = self._connection.instructions, self._guard
         if guard is None or guard.snapshot.instructions is None:
@@ -397,16 +397,16 @@ class ToolBase(Connected):
 
     def _known_name(self) -> str:
         """
-        Return the name under which a model is told of the server.
+        Return the name of the server for a model.
         """
         given = self._provider_name or getattr(self, "tool_name_prefix", None)
-        # With a snapshot, what a model sees is the same before the server is connected to.
+        # With a snapshot, a model sees the same name before the server is connected.
         own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
         return given or own or self.server_info.describe()
 
     def _has_unknown_changes(self) -> bool:
         """
-        Return whether the server has said that its tools changed, and not yet how.
+        Return whether the server has announced changed tools that have not been listed yet.
         """
         return self._connection._has_unknown_changes()
 
@@ -420,7 +420,7 @@ class ToolBase(Connected):
         guard = self._guard
         if guard is None or self.eager_connect or self._connection.is_ready:
             return False
-        # What has drifted is looked at again.
+        # Drift that is an error is checked again.
         return guard.latest is None or not guard.is_error(guard.latest)
 
     def _is_current(self) -> bool:
@@ -428,13 +428,13 @@ class ToolBase(Connected):
 
     def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
         """
-        Check that the server has tools that were asked for by name.
+        Check that the server has the tools that were requested by name.
 
-        :param what: Stands before the names in the message.
-        :param wanted: Their names.
+        :param what: The text before the names in the message.
+        :param wanted: The requested names.
         :param available: The names of the tools that can be used.
         :raises MCPToolNotFoundError: If the server does not have one of them.
-        :raises ValueError: If it has one that cannot be used.
+        :raises ValueError: If one of them cannot be used.
         """
         missing = [name for name in wanted if name not in available]
         if not missing:
@@ -448,12 +448,12 @@ class ToolBase(Connected):
         msg = f"{what} {', '.join(map(repr, missing))} not found on {self.server_info.describe()}. {choices}"
         raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
 
-    # The class whose parameters are stored; one that is derived from it has the same.
+    # The class whose parameters are stored; its subclasses have the same.
     _stored_as: ClassVar[str]
 
     def _init_parameters(self) -> dict[str, Any]:
         """
-        Return the constructor arguments that rebuild the object: all that mcp-haystack 2.1 knows, and changed ones.
+        Return the constructor arguments that rebuild the object: all those of mcp-haystack 2.1, and changed new ones.
         """
         parameters = parameters_of(self._stored_as).items()
         values = {name: (parameter, self._parameter(name)) for name, parameter in parameters}
@@ -461,7 +461,7 @@ class ToolBase(Connected):
 
     def _parameter(self, name: str) -> Any:
         """
-        Return the value of a parameter as it was given.
+        Return the original value of a parameter.
         """
         stored = {"snapshot": self._snapshot, "interceptors": self._connection._interceptors}
         return stored[name] if name in stored else getattr(self, name)
@@ -475,7 +475,7 @@ class ToolBase(Connected):
     @classmethod
     @abstractmethod
     def _convert_handlers(cls, convert: HandlerConverter, config: Any) -> Any:
-        """Apply `convert`, which (de)serializes handlers, to every tool's configuration in the value of a parameter."""
+        """Apply `convert` to every tool's configuration in the value of a parameter."""
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -500,7 +500,7 @@ class ToolBase(Connected):
 
     @classmethod
     def _loaded(cls, data: dict[str, Any]) -> Self:
-        # Not `from_dict`: a class that is no Tool cannot have that of one.
+        # Not named `from_dict`: a class that is not a Tool cannot override the method of Tool.
         parameters = loaded_parameters(data["data"])
         for parameter, (_, deserialize) in HANDLERS.items():
             if config := parameters.get(parameter):
@@ -514,7 +514,7 @@ class ToolBase(Connected):
 
 
 def _is_left_out(parameter: inspect.Parameter, value: Any) -> bool:
-    # mcp-haystack 2.1 knows those that may be given by position.
+    # Positional parameters exist in mcp-haystack 2.1 and are always stored, so that it can load them.
     if parameter.kind is not parameter.KEYWORD_ONLY:
         return False
     is_empty = not value.changed() if isinstance(value, Options) else not value
@@ -526,7 +526,7 @@ def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
     Build a tool or toolset from serialized parameters, without connecting.
 
     :param cls: The class, MCPTool or MCPToolset.
-    :param parameters: The constructor arguments. With `eager_connect` the object connects at warm-up.
+    :param parameters: The constructor arguments. Even with `eager_connect`, the object connects only at warm-up.
     :returns: The tool or toolset.
     """
     eager_connect = parameters.get("eager_connect", False)
@@ -537,11 +537,11 @@ def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
 
 class LiveToolset(Toolset):
     """
-    A Toolset whose tools are whatever its iteration yields at that moment.
+    A Toolset whose tools are those that iterating over it yields at the moment.
     """
 
     def _hold_place(self) -> None:
-        # Haystack 2 treats a toolset with an empty `tools` list as no tools at all. Iteration skips this one.
+        # Haystack 2 ignores a toolset with an empty `tools` list. Iteration skips this placeholder.
         self._placeholder = Tool(
             name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
             description="",
@@ -558,7 +558,7 @@ class LiveToolset(Toolset):
 
     def __bool__(self) -> bool:
         """
-        Return True even while there are no tools yet, because Haystack ignores toolsets that are false.
+        Return True even while there are no tools yet, because Haystack ignores falsy toolsets.
         """
         return True
 
@@ -568,8 +568,8 @@ class LiveToolset(Toolset):
 
         :param index: The position, the name, or a slice of positions.
         :returns: The tool; a list of tools for a slice.
-        :raises IndexError: If there is no such position. The message says what there is.
-        :raises KeyError: If there is no such name. The message has the closest names.
+        :raises IndexError: If there is no such position. The message says which tools exist.
+        :raises KeyError: If there is no such name. The message suggests the closest names.
         """
         tools = self._shown()
         if isinstance(index, str):
@@ -590,11 +590,11 @@ class LiveToolset(Toolset):
 
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
         """
-        Return the message of an error about a tool that is not there.
+        Return the message of an error about a tool that does not exist.
 
         :param missing: What is missing, as in "no tool 'search'".
-        :param wanted: The name that was looked up, if it was one.
-        :param why: A colon and why it is missing, instead of what there is.
+        :param wanted: The name that was looked up, if it was a name.
+        :param why: A colon and the reason why it is missing, in place of the existing tools.
         """
         choices = describe_choices(wanted, [tool.name for tool in self], "It")
         return f"{self._described()} has {missing}{why or f'. {choices}'}"
@@ -604,7 +604,7 @@ class LiveToolset(Toolset):
 
     def __contains__(self, item: Any) -> bool:
         """
-        Check if a tool is among them.
+        Return whether a tool is in the toolset.
 
         :param item: Tool instance or tool name.
         """
@@ -654,14 +654,14 @@ class LiveToolset(Toolset):
 
     @abstractmethod
     def _as_dict(self, method: str) -> dict[str, Any]:
-        """Describe the toolset, and its parts by what a method of them returns."""
+        """Describe the toolset; the named method describes its parts."""
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize how the toolset is made, and none of its tools.
+        Serialize the parameters of the toolset, but none of its tools.
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
-        :raises ValueError: If there is a token-based `Secret` in it, which Haystack does not write to files.
+        :raises ValueError: If it contains a token-based `Secret`, which Haystack does not serialize.
         """
         return self._as_dict("to_dict")
 
@@ -670,13 +670,13 @@ class LiveToolset(Toolset):
 
     def __hash__(self) -> int:
         """
-        Hash this object by its identity.
+        Hash the toolset by its identity.
         """
         return id(self)
 
     def __eq__(self, other: object) -> bool:
         """
-        Return whether it is this object.
+        Return whether the other object is this object.
         """
         return self is other
 
