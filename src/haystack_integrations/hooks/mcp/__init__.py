@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Hooks that keep Haystack's Agents in check when they use tools of MCP servers.
+Hooks that limit and confirm the tool calls of Haystack's Agents.
 
-The hooks need Haystack 3. `confirmation_strategies_for` and `MCPAnnotationPolicy` work on Haystack 2.31, too, and so
-does `haystack_integrations.tools.mcp.call_budget`.
+The hooks need Haystack 3. `confirmation_strategies_for`, `MCPAnnotationPolicy` and
+`haystack_integrations.tools.mcp.call_budget` also work on Haystack 2.31.
 """
 
 from typing import TYPE_CHECKING

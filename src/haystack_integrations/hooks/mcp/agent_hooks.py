@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The hooks of Agents, which need Haystack 3: a limit of tool calls, confirmation of calls.
+Hooks of Agents, which need Haystack 3: limiting tool calls, and confirming them.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ FINAL_MESSAGE: Final = (
 @stored_in("haystack_integrations.hooks.mcp")
 class MCPCallBudgetHook:
     """
-    A `before_tool` hook that limits the tool calls of each run of an Agent, and lets it end well. Haystack 3.
+    A `before_tool` hook that limits the tool calls of each run of an Agent, and lets the model answer. Haystack 3.
 
-    Calls over the limit are not made: the model gets an error message for each of them, and its turn to answer in
-    words. Those of a turn that fit are made. A model that goes on to call tools is stopped; the `exit_reason` of the
-    run is `"tool_call_budget_exceeded"` then. On Haystack 3.1, whose Agent cannot be stopped, the run ends with an
-    `MCPBudgetExceededError`.
+    Calls over the limit are not made: the model gets an error message for each of them, and can answer in words. Calls
+    of the same turn that are within the limit are made. If the model continues to call tools, the run is stopped with
+    the `exit_reason` `"tool_call_budget_exceeded"`. On Haystack 3.1, whose Agent cannot be stopped, the run ends with
+    an `MCPBudgetExceededError`.
 
-    Put it before hooks that ask the user, so that nobody is asked for calls that are refused anyway.
+    Put it before hooks that ask the user, so that the user is not asked about calls that are refused anyway.
 
     ```python
     agent = Agent(
@@ -93,13 +93,15 @@ class MCPCallBudgetHook:
         Initialize the hook.
 
         :param max_turns: How many replies of the model may call tools that are counted. Default: no limit.
-        :param max_calls: How many calls there may be altogether. Default: no limit.
-        :param max_calls_per_tool: How many calls of each tool, or of single tools by their names. Default: no limit.
+        :param max_calls: The maximum number of calls altogether. Default: no limit.
+        :param max_calls_per_tool: The maximum number of calls of each tool, or by tool name. Default: no limit.
         :param tools: Names of the tools that are counted. Default: all MCP tools, and calls of tools that do not exist.
-        :param tool_alias: An alias of a registry, instead of `tools`: of the MCP tools, only those of its toolset are
-            counted, whatever their names are.
-        :param max_refused_turns: With how many turns of which all counted calls were refused the run ends, at least 1.
-        :param final_message: The text of the assistant's message that is added when the run is ended. None for none.
+        :param tool_alias: An alias of a registry, in place of `tools`: the only MCP tools that are counted are those of
+            its toolset, regardless of their names.
+        :param max_refused_turns: The run ends after this many turns in which every counted call was refused; at least
+            1. Default: 2.
+        :param final_message: The text of the assistant's message that is added when the run is stopped. None to add no
+            message.
         :raises MCPConfigurationError: If a parameter is invalid. The message names it and the valid choices.
         """
         self.max_turns = max_turns
@@ -111,7 +113,7 @@ class MCPCallBudgetHook:
         self.tool_alias = tool_alias
         self.max_refused_turns = max_refused_turns
         self.final_message = final_message
-        # An Agent has one State for each run, so concurrent runs do not meet.
+        # An Agent has one State for each run, so concurrent runs do not mix.
         self._runs: WeakKeyDictionary[State, Counter[str]] = WeakKeyDictionary()
 
     def run(self, state: State) -> None:
@@ -119,13 +121,13 @@ class MCPCallBudgetHook:
         Refuse the pending tool calls that are over a limit.
 
         :param state: The State of the run.
-        :raises MCPBudgetExceededError: If a model that goes on cannot be stopped otherwise.
+        :raises MCPBudgetExceededError: If the model continues and the run cannot be stopped otherwise.
         """
         messages: list[ChatMessage] = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
             return
         calls = messages[-1].tool_calls
-        # What was confirmed, failed or succeeded so far; what a user has declined is not in it.
+        # The counts include calls that were confirmed, failed or succeeded so far, but not calls that a user declined.
         executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
         counted = self._counted(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
         limits = CallCounts(
@@ -166,7 +168,7 @@ class MCPCallBudgetHook:
 
     async def run_async(self, state: State) -> None:
         """
-        Do the same as `run`; it never waits.
+        Do the same as `run`, which never waits.
 
         :param state: The State of the run.
         """
@@ -177,7 +179,7 @@ class MCPCallBudgetHook:
             return set(self.tools)
         of_servers = (tool for tool in tools if isinstance(tool, MCPTool))
         own = {tool.name for tool in of_servers if self.tool_alias in (None, tool._owner._tool_alias)}
-        # A model that calls what does not exist would otherwise go on for ever.
+        # Count unknown tools as well: otherwise a model that calls them could continue forever.
         return own | (called - {tool.name for tool in tools})
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,7 +204,7 @@ class MCPCallBudgetHook:
 
 def _refusals(message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]]) -> list[ChatMessage]:
     """
-    Answer the refused calls, and leave the others pending: in a message of their own, which has to be the last one.
+    Answer the refused calls, and leave the others pending in a separate message, which has to be the last one.
     """
     answered = message if not kept else _with_calls(message, [call for call, _ in refused], message.text)
     answers = [answered, *(refusal(call, limit) for call, limit in refused)]
@@ -222,12 +224,12 @@ def _with_calls(message: ChatMessage, calls: list[ToolCall], text: str | None) -
 @stored_in("haystack_integrations.hooks.mcp")
 class MCPConfirmationHook:
     """
-    A `before_tool` hook that has the user confirm calls of MCP tools. Haystack 3.
+    A `before_tool` hook that asks the user to confirm calls of MCP tools. Haystack 3.
 
-    It asks for every MCP tool, except those of which a *trusted* server says that they only read, and for the tools of
-    an MCPResourceToolset unless its server is trusted. What a server says of its tools relaxes nothing otherwise, and
-    a tool without annotations is asked for, as is one that lost the annotation or its session while the Agent runs.
-    Whatever the user declines or edits, the model is told.
+    It asks about every MCP tool, except those that a *trusted* server annotates as read-only, and about the tools of an
+    MCPResourceToolset unless its server is trusted. Annotations of other servers relax nothing. It also asks about
+    tools without annotations, and about tools that lose the annotation or their session while the Agent runs. The model
+    is informed of every call that the user declines or edits.
 
     ```python
     from haystack.hooks.human_in_the_loop import SimpleConsoleUI
@@ -252,14 +254,14 @@ class MCPConfirmationHook:
         Initialize the hook.
 
         :param confirmation_ui: How to ask the user, e.g. Haystack's SimpleConsoleUI.
-        :param ask: When to ask: "unless_read_only" (default), or "always", also for tools that only read.
-        :param trusted: Servers whose annotations are believed: server infos, MCPToolsets, or names that you gave:
-            that of a provider in a registry, or a `tool_name_prefix`. The name that a server gives itself is none.
-        :param overrides: What holds for single tools, by the names that the model sees, also for tools that are none of
-            MCP servers: "always", "never" or a ConfirmationPolicy.
-        :param strategy: What is done for a call that is to be confirmed, instead of asking with `confirmation_ui`.
+        :param ask: When to ask: "unless_read_only" (default), or "always", even about read-only tools.
+        :param trusted: Servers whose annotations are trusted: server infos, MCPToolsets, or names that you chose: the
+            name of a provider in a registry, or a `tool_name_prefix`. A name that a server gives itself does not count.
+        :param overrides: "always", "never" or a ConfirmationPolicy for single tools, by the names that the model sees.
+            The tools need not come from MCP servers.
+        :param strategy: The strategy for calls that must be confirmed, in place of asking with `confirmation_ui`.
         :raises MCPConfigurationError: If a parameter is invalid.
-        :raises TypeError: If there is neither a `confirmation_ui` nor a `strategy`, or both.
+        :raises TypeError: Unless exactly one of `confirmation_ui` and `strategy` is given.
         """
         if (confirmation_ui is None) is (strategy is None):
             msg = f"{type(self).__name__}: pass either a `confirmation_ui` or a `strategy`"
@@ -295,9 +297,9 @@ class MCPConfirmationHook:
 
     def _hook_for(self, state: State, asked: set[str]) -> ConfirmationHook | None:
         """
-        Make Haystack's hook for the calls of this step, but those of tools in `asked`, to which it adds its own.
+        Make Haystack's hook for the calls of this step, without tools in `asked`, and add its tools to `asked`.
 
-        While a user thinks about one call, the server may say of the tool of another that it no longer only reads.
+        This is repeated because the server may change the annotations of one tool while the user decides about another.
         """
         messages = state.data.get("messages") or []
         if not messages or not messages[-1].tool_calls:
@@ -317,7 +319,7 @@ class MCPConfirmationHook:
                     confirmation_policy=policy, confirmation_ui=self.confirmation_ui
                 )
             elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
-                own = isinstance(self.strategy, MCPConfirmationStrategy)  # which records itself
+                own = isinstance(self.strategy, MCPConfirmationStrategy)  # it records its decisions itself
                 strategies[name] = self.strategy if own else RecordedStrategy(self.strategy)
         return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
 

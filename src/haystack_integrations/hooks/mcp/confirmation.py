@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Confirmation of tool calls, on Haystack 2.31 and 3: of which calls, by the annotations of MCP tools, and how.
+Confirmation of tool calls, on Haystack 2.31 and 3: annotations of MCP tools decide which calls to confirm.
 
-In a durable run each decision is recorded, and nobody is asked twice.
+In a durable run each decision is recorded, and the user is not asked twice.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ else:
     from haystack.human_in_the_loop.types import ConfirmationPolicy, ConfirmationStrategy, ConfirmationUI
 
 _ABSENT: Final = object()
-# Stands for the arguments in what the model is told of edited ones.
+# Placeholder for the arguments in the recorded feedback to the model.
 _ARGUMENTS: Final = "\x00"
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
@@ -60,13 +60,13 @@ Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
 
 def check_method(owner: str, parameter: str, value: Any, method: str) -> None:
     """
-    Check a parameter that takes objects of Haystack, or of the user, which have a method.
+    Check a parameter whose value must be an object with a certain method.
 
-    :param owner: Whose parameter it is.
-    :param parameter: Its name.
+    :param owner: The class or function that has the parameter.
+    :param parameter: Name of the parameter.
     :param value: The object.
     :param method: The method that it must have.
-    :raises MCPConfigurationError: If it is something else, such as a class.
+    :raises MCPConfigurationError: If it is anything else, such as a class.
     """
     if isinstance(value, type) or not callable(getattr(value, method, None)):
         msg = f"{owner}: `{parameter}` must be an object with the method `{method}`, got {type(value).__name__}"
@@ -77,15 +77,15 @@ def check_method(owner: str, parameter: str, value: Any, method: str) -> None:
 @checked_dataclass(frozen=True, kw_only=True, repr=False, config=CHECKED)
 class ConfirmationRules(Options):
     """
-    Of which tools a call is to be confirmed. Annotations only tighten: what they do not say means to ask.
+    Rules that decide for which tools calls must be confirmed. Without annotations, the user is asked.
 
     :param ask: When to ask.
-    :param trusted: Servers whose annotations are believed.
-    :param overrides: What holds for single tools.
+    :param trusted: Servers whose annotations are trusted.
+    :param overrides: Rules for single tools.
     """
 
     _error = MCPConfigurationError
-    # Users know three others that take its fields.
+    # The name in error messages: users see the fields as parameters of three other classes and functions.
     _shown_as: ClassVar[str] = "Confirmation"
 
     ask: Ask = "unless_read_only"
@@ -107,10 +107,10 @@ class ConfirmationRules(Options):
 
     def policy(self, tool_name: str, tool: Tool | None) -> ConfirmationPolicy:
         """
-        Return what decides about the calls of a tool.
+        Return the policy for the calls of a tool.
 
         :param tool_name: Its name, as the model sees it.
-        :param tool: The tool; None for one that is unknown.
+        :param tool: The tool; None for an unknown tool.
         """
         override = (self.overrides or {}).get(tool_name)
         if override is None:
@@ -124,14 +124,14 @@ class ConfirmationRules(Options):
             return True
         if isinstance(tool, MCPTool):
             names = [tool._owner._provider_name, getattr(tool._owner, "tool_name_prefix", None)]
-            # A server can say anything of its tools, so what it says relaxes nothing unless somebody trusts it.
+            # A server can claim anything about its tools, so its annotations relax nothing unless the user trusts it.
             return not (tool._only_reads() and self._trusts(tool.server_info, names))
         reader = toolset_of_reader(tool)
-        # The protocol says that a resource is only read. A URI can tell a server anything all the same.
+        # Reading a resource changes nothing according to the protocol, but its URI can carry data to the server.
         return reader is None or not self._trusts(reader.server_info, [reader.tool_name_prefix])
 
     def _trusts(self, server_info: MCPServerInfo, names: Sequence[str | None]) -> bool:
-        # By names that were given here, never by the one that a server gives itself.
+        # Only names that the user chose count, never the name that a server gives itself.
         return any(
             each in names if isinstance(each, str) else getattr(each, "server_info", each) == server_info
             for each in self.trusted
@@ -156,15 +156,15 @@ def is_of_server(tool: Tool | None) -> bool:
     """
     Return whether a call of a tool goes to an MCP server.
 
-    :param tool: The tool; None for one that is unknown.
-    :returns: Whether it is a server's tool, or lists or reads a server's resources.
+    :param tool: The tool; None for an unknown tool.
+    :returns: True if it is a server's tool, or lists or reads a server's resources.
     """
     return isinstance(tool, MCPTool) or toolset_of_reader(tool) is not None
 
 
 def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Deserialize what `ConfirmationRules.to_dict` has returned.
+    Deserialize the result of `ConfirmationRules.to_dict`.
 
     :param parameters: The stored parameters, and perhaps others.
     :returns: All parameters.
@@ -180,16 +180,16 @@ def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _recalled(question: dict[str, Any]) -> Recall | None:
-    # By its place among the calls of the step: on Haystack 2.31 the arguments have values of the State among them.
+    # Found by its place among the calls of the step, because on Haystack 2.31 the arguments contain State values.
     recorder = call_recorder.get()
     return None if recorder is None else recorder.recall("decision", question["tool_name"])
 
 
 def _record(recall: Recall | None, question: dict[str, Any], decision: ToolExecutionDecision) -> ToolExecutionDecision:
     """
-    Write a decision down, without the values of arguments that the user left as they were.
+    Record a decision, without the values of arguments that the user did not change.
 
-    On Haystack 2.31, values of the State are among them, which may be no JSON, and are not to be stored.
+    On Haystack 2.31, these include State values, which may not be JSON, and must not be stored.
     """
     if recall is not None:
         asked, final = question["tool_params"], decision.final_tool_params or {}
@@ -220,7 +220,7 @@ def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecis
 
 class RecordedStrategy:
     """
-    A strategy of the user's own, whose decisions are recorded where a durable run is open.
+    Wraps a custom strategy, and records its decisions if a durable run is open.
     """
 
     def __init__(self, strategy: ConfirmationStrategy) -> None:
@@ -231,13 +231,13 @@ class RecordedStrategy:
 
     def run(self, **question: Any) -> ToolExecutionDecision:
         """
-        Return what the strategy decides.
+        Return the decision of the strategy.
         """
         return _decision(question, self._strategy.run)
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
-        Return what the strategy decides like `run`, without blocking the event loop.
+        Return the decision like `run`, without blocking the event loop.
         """
         if not hasattr(self._strategy, "run_async"):
             return await start_in_thread(partial(self.run, **question), name="mcp-haystack-confirmation")
@@ -250,7 +250,7 @@ class RecordedStrategy:
 
 class _PlainUI:
     """
-    Shows a call so that nothing of it is hidden from the user, and leaves as it is what the user left so.
+    Shows a call so that nothing of it is hidden from the user, and keeps arguments that the user did not change.
     """
 
     def __init__(self, ui: ConfirmationUI, answered: Callable[[Any], None]) -> None:
@@ -268,18 +268,18 @@ class _PlainUI:
 @stored_in("haystack_integrations.hooks.mcp")
 class MCPConfirmationStrategy(BlockingConfirmationStrategy):
     """
-    Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user thinks.
+    Haystack's BlockingConfirmationStrategy, but `run_async` does not block the event loop while the user decides.
 
-    The user sees all of the arguments that the model chose: invisible characters as escapes, and what looks like
-    markup. Values of the State are not shown, but on Haystack 2.31 with a policy that is no MCPAnnotationPolicy.
+    The user sees the complete arguments that the model chose, with invisible characters escaped and markup shown as
+    text. State values are not shown, except on Haystack 2.31 with a policy that is not an MCPAnnotationPolicy.
     """
 
     def run(self, **question: Any) -> ToolExecutionDecision:
         """
-        Ask the user if the policy says so.
+        Ask the user if the policy requires it.
 
-        :param question: What Haystack asks a ConfirmationStrategy: `tool_name`, `tool_description`, `tool_params`,
-            `tool_call_id` and `confirmation_strategy_context`.
+        :param question: The parameters that Haystack passes to a ConfirmationStrategy: `tool_name`, `tool_description`,
+            `tool_params`, `tool_call_id` and `confirmation_strategy_context`.
         :returns: The decision.
         """
         tool_name, tool_params, policy = question["tool_name"], question["tool_params"], self.confirmation_policy
@@ -298,24 +298,24 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         return _decision(question, partial(BlockingConfirmationStrategy.run, asking))
 
     def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        # Haystack 2.31 adds values of the State before it asks, and when the tool is called. In between, it tells the
-        # model what was decided on.
+        # Haystack 2.31 adds State values before it asks, and again when the tool is called. In between, it sends the
+        # model the arguments of the decision.
         policy = self.confirmation_policy
         tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
         of_state = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
-        # What the model may give wins over the State.
+        # The model's value takes precedence over the State for parameters that it sees.
         of_state.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
         return {name: each for name, each in arguments.items() if name not in of_state and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
-        Ask the user like `run`, in a thread of its own: the few of the event loop would be taken by users who think.
+        Ask the user like `run`, in a separate thread: users who think would occupy the few threads of the event loop.
         """
         return await start_in_thread(partial(self.run, **question), name="mcp-haystack-confirmation")
 
 
 def _selectable(part: Tool | Toolset) -> list[Tool]:
-    # Also those that a toolset does not show yet, because the model has to find them first.
+    # Include tools that a toolset does not show yet, because the model has to find them first.
     if isinstance(part, Tool):
         return [part]
     selectable = getattr(part, "get_selectable_tools", None)
@@ -325,10 +325,10 @@ def _selectable(part: Tool | Toolset) -> list[Tool]:
 @stored_in("haystack_integrations.hooks.mcp")
 class MCPAnnotationPolicy(ConfirmationPolicy):
     """
-    A ConfirmationPolicy that asks unless a trusted server says that a tool only reads. Haystack 2.31 and 3.
+    A ConfirmationPolicy that asks unless a trusted server annotates a tool as read-only. Haystack 2.31 and 3.
 
-    It looks a tool up by its name when it is called. What it was annotated with, and what the server has said since,
-    must both say that it only reads. A tool that is not among its tools, or whose session was lost, is asked for.
+    It looks a tool up by its name when it is called. Both the annotations in use and the server's latest ones must say
+    that the tool only reads. It also asks about tools that are not in `tools`, and tools whose session was lost.
     """
 
     def __init__(
@@ -344,8 +344,8 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
 
         :param tools: A toolset, or a list of toolsets and tools.
         :param ask: When to ask: "unless_read_only" (default) or "always".
-        :param trusted: Servers whose annotations are believed; see MCPConfirmationHook.
-        :param overrides: What holds for single tools; see MCPConfirmationHook.
+        :param trusted: Servers whose annotations are trusted; see MCPConfirmationHook.
+        :param overrides: Rules for single tools; see MCPConfirmationHook.
         :raises MCPConfigurationError: If a parameter is invalid.
         """
         self.tools = tools
@@ -353,12 +353,12 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
 
     def should_ask(self, tool_name: str, tool_description: str, tool_params: dict[str, Any]) -> bool:
         """
-        Return whether a call is to be confirmed.
+        Return whether a call must be confirmed.
 
         :param tool_name: Name of the tool.
         :param tool_description: Its description.
         :param tool_params: The arguments.
-        :returns: Whether to ask.
+        :returns: True if the user must be asked.
         """
         has_own = tool_name in (self._rules.overrides or {})
         policy = self._rules.policy(tool_name, None if has_own else self._find(tool_name))
@@ -368,7 +368,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         self, tool_name: str, tool_description: str, tool_params: dict[str, Any], confirmation_result: Any
     ) -> None:
         """
-        Pass what the user has answered on to an override.
+        Pass the user's answer to the tool's override, if it is a policy.
 
         :param tool_name: Name of the tool.
         :param tool_description: Its description.
@@ -386,15 +386,15 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
     def _find(self, tool_name: str) -> Tool | None:
         try:
             tool = self._listed(tool_name)
-            # A policy from YAML has toolsets of its own, whose connections are shared with those of the Agent. Warming
-            # up those that are warm would show a running Agent of Haystack 2.31 new tools, which have no strategies.
+            # A policy from YAML has its own toolsets, which share connections with those of the Agent. Warming up warm
+            # toolsets would show a running Agent of Haystack 2.31 new tools, for which there are no strategies.
             if tool is None or (isinstance(tool, MCPTool) and tool._definition is None):
                 for each in tool_items(self.tools):
                     if hasattr(each, "warm_up"):
                         each.warm_up()
                 tool = self._listed(tool_name)
             return tool
-        except (MCPError, ValueError):  # nobody knows what its server says of it
+        except (MCPError, ValueError):  # the tool's annotations are unknown
             return None
 
     def to_dict(self) -> dict[str, Any]:
@@ -420,7 +420,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
 
 class _Strategies(dict[str, ConfirmationStrategy]):
     """
-    The strategies of an Agent of Haystack 2.31, with one for each tool that a server offers later.
+    The strategies of an Agent of Haystack 2.31, including a strategy for each tool that a server adds later.
     """
 
     def __init__(self, names: Iterable[str], strategy: ConfirmationStrategy, policy: MCPAnnotationPolicy) -> None:
@@ -447,18 +447,18 @@ def confirmation_strategies_for(
     """
     Make the `confirmation_strategies` of an Agent of Haystack 2.31, one for each MCP tool.
 
-    Haystack 2.31 ignores the key `"*"` without a word, so each tool has a key of its own. The tools must be known:
-    warm the toolsets up first, or give them `tool_names`. A tool that a server offers later is asked for, too, unless
-    the strategies were copied into another dictionary, or stored with the Agent: it would run unasked then.
-    A call is not looked at again if its tool changes while the user thinks about another call of the same reply.
+    Haystack 2.31 silently ignores the key `"*"`, so each tool has its own key. The tools must be known: warm the
+    toolsets up first, or pass `tool_names` to them. The user is also asked about tools that a server adds later, unless
+    the strategies were copied into another dictionary, or stored with the Agent: then they would run unconfirmed.
+    A call is not checked again if its tool changes while the user decides about another call of the same reply.
     MCPConfirmationHook on Haystack 3 has neither gap.
 
     :param tools: A toolset, or a list of toolsets and tools.
     :param confirmation_ui: How to ask the user.
     :param ask: When to ask: "unless_read_only" (default) or "always".
-    :param trusted: Servers whose annotations are believed; see MCPConfirmationHook.
-    :param overrides: What holds for single tools; see MCPConfirmationHook.
-    :returns: Strategies by the names of the tools.
+    :param trusted: Servers whose annotations are trusted; see MCPConfirmationHook.
+    :param overrides: Rules for single tools; see MCPConfirmationHook.
+    :returns: Strategies by tool name.
     :raises MCPConfigurationError: If a toolset is not warm and has no `tool_names`, or a parameter is invalid.
     """
     check_method("confirmation_strategies_for", "confirmation_ui", confirmation_ui, "get_user_confirmation")

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPTool`: a single tool of a server as a Haystack Tool.
+"""
+
 from __future__ import annotations
 
 import dataclasses
@@ -123,10 +127,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(msg)
 
 
-# The annotations of tools that may run twice.
+# Annotations of tools that may run twice.
 _REPEATABLE = ("read_only_hint", "idempotent_hint")
 
-# What a tool has of the server's definition.
+# The attributes of a tool that come from the server's definition.
 _OF_DEFINITION = (
     "_valid_inputs",
     "_schema",
@@ -146,8 +150,8 @@ class MCPTool(ToolBase, Tool):
     """
     A Tool that represents a single tool from an MCP server.
 
-    `invoke` returns the MCP result as a JSON string; parse it with `json.loads()`. A language model sees the result as
-    `result_format` says.
+    `invoke` returns the MCP result as a JSON string; parse it with `json.loads()`. A language model sees the result in
+    the `result_format`.
 
     All tools of a process with equal server infos share one supervised connection. It is opened at `warm_up` or at the
     first call, and reopened after a loss.
@@ -210,44 +214,44 @@ class MCPTool(ToolBase, Tool):
 
         :param name: Name of the tool on the server. The `name` of the Tool is the same, adapted to what providers of
             language models accept: letters, digits, `_` and `-`, at most 64 characters.
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
-            command line as a list or a server object.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes, such
+            as a URL, a command line as a list or a server object.
         :param description: Custom description. Default: the server's description.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
         :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
         :param eager_connect: If True, connect during initialization. If False (default), connect at warm-up or at the
             first call. A tool loaded from YAML never connects before that.
         :param outputs_to_string: Optional dictionary defining how results are converted to strings for the model. With
-            a `source`, the handler gets only that key of the result, else all of it.
+            a `source`, the handler gets only that key of the result, else the whole result.
             Example: `{"source": "docs", "handler": my_custom_function}`
         :param inputs_from_state: Optional dictionary mapping State keys to parameter names of the tool. The model does
             not see these parameters; if it passes one nevertheless, its value overrides the State's.
             Example: `{"repository": "repo"}` passes the State's "repository" as the parameter "repo".
         :param outputs_to_state: Optional dictionary mapping State keys to parts of the result, with optional handlers.
-            With a `source`, the State or the handler gets only that key of the result, else all of it.
+            With a `source`, the State or the handler gets only that key of the result, else the whole result.
             Example with source: `{"documents": {"source": "docs", "handler": custom_handler}}`
             Example without source: `{"documents": {"handler": custom_handler}}`
-        :param exposed_name: The `name` of the Tool, which the model sees, used as it is. Default: the server's name,
+        :param exposed_name: The `name` of the Tool, which the model sees, used unchanged. Default: the server's name,
             adapted.
         :param bound_arguments: Optional dictionary mapping parameter names to values, Secrets or FromStates. The model
             does not see these parameters and cannot override them. A Secret is resolved at every call.
             Example: `{"api_key": Secret.from_env_var("KEY"), "tenant": FromState("tenant"), "limit": 10}`
-        :param tool_options: What the model sees of the tool and its results, and what becomes of calls that fail: a
+        :param tool_options: Options for what the model sees of the tool and its results, and for calls that fail: a
             ToolOptions, or a dictionary of its fields. Example: `ToolOptions(result_format="content")`
-        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
+        :param call_options: Options for making calls: a CallOptions, or a dictionary of its fields.
             Example: `CallOptions(reset_timeout_on_progress=True)`
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
-        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
-            which sends it on and gives the result. Or objects that can be called like them, or import paths
-            `"package.module:name"`.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param snapshot: What the server should say of the tool: an MCPToolSnapshot, the path of its file, or a
-            SnapshotCheck that says what is done if the server says something else. The tool has its schema without
-            connecting. With "quarantine", warm-up raises no error, but no call is sent.
+        :param handlers: Handlers for the server's requests; see MCPHandlers.
+        :param interceptors: Functions that wrap each call, outermost first. They take an MCPToolCall and `call_next`,
+            which passes the call on and returns the result. Other callables with these parameters, and import paths
+            `"package.module:name"`, are allowed as well.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
+        :param snapshot: The definition that the tool should have: an MCPToolSnapshot, the path of its file, or a
+            SnapshotCheck, which also sets what happens if the server's definition differs. The tool has its schema
+            without connecting. With "quarantine", warm-up raises no error, but no call is sent.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have the tool (with `eager_connect`).
         :raises TimeoutError: If connecting takes longer than `connection_timeout` (with `eager_connect`).
-        :raises FileNotFoundError: If there is no such file of a `snapshot`.
+        :raises FileNotFoundError: If the file of the `snapshot` does not exist.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -282,7 +286,7 @@ class MCPTool(ToolBase, Tool):
             raise ValueError(msg)
         definition = guard.pinned(self.remote_name)
         self._use_definition(definition, usable_parameters(definition, self._definition))
-        # In some revisions, servers tell of changes only those who ask. Each call looks whether the tool changed.
+        # In some revisions, servers report changes only to subscribers. Each call checks whether the tool changed.
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), lambda _change: None))
 
     @classmethod
@@ -323,13 +327,13 @@ class MCPTool(ToolBase, Tool):
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
         self._own_invocation_timeout = invocation_timeout
-        # By the names that an alias of a registry gives this tool, without and with instructions of the server.
+        # Copies by the name that an alias of a registry assigns, and by whether they contain the server's instructions.
         self._copies: dict[tuple[str, bool], MCPTool] = {}
-        # Whose copy it is.
+        # The tool that this one is a copy of.
         self._original: MCPTool | None = None
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
-        # The parameters with the names that the server has, and those names by the ones that the model sees.
+        # The parameters under the server's names, and the server's names by those that the model sees.
         self._schema: dict[str, Any] = permissive_schema()
         self._argument_names: dict[str, str] = {}
 
@@ -363,7 +367,7 @@ class MCPTool(ToolBase, Tool):
     @property
     def exposed_name(self) -> str | None:
         """
-        The name that was given instead of the server's, if one was.
+        The name that was chosen in place of the server's, if any.
         """
         return None if self.name == provider_safe_name(self.remote_name) else self.name
 
@@ -380,18 +384,18 @@ class MCPTool(ToolBase, Tool):
         return self if self._toolset is None else self._toolset
 
     def _get_valid_inputs(self) -> set[str]:
-        # Empty before warm-up: Haystack then does not check the names in `inputs_from_state`.
+        # The set is empty before warm-up, so that Haystack does not check the names in `inputs_from_state` yet.
         return self._valid_inputs
 
     def warm_up(self) -> None:
         """
-        Connect and load the tool's definition; for a tool of a toolset, those of all tools of its server.
+        Connect and load the tool's definition; for a tool of a toolset, load those of all tools of its server.
 
         :raises MCPConnectionError: If connecting fails.
         :raises MCPToolNotFoundError: If the server does not have the tool.
         :raises ValueError: If the tool's schema is unusable, or `inputs_from_state` names a parameter it does not have.
         """
-        ToolBase.warm_up(self._owner)  # without the tools that were added to a toolset, which may be of other servers
+        ToolBase.warm_up(self._owner)  # not the override, which warms up added tools, perhaps of other servers
 
     async def warm_up_async(self) -> None:
         """
@@ -417,7 +421,7 @@ class MCPTool(ToolBase, Tool):
     def _load_listing(self, listing: ToolListing) -> None:
         definitions, hidden = (listing.tools, []) if self._guard is None else self._guard.admit(listing)
         if hidden:
-            self._generation = listing.generation  # it remains as in the snapshot, and is not called
+            self._generation = listing.generation  # the tool stays as in the snapshot, and cannot be called
             return
         available = [definition.name for definition in definitions]
         self._check_found("Tool", [self.remote_name], available)
@@ -436,7 +440,7 @@ class MCPTool(ToolBase, Tool):
         :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
-        # What the model does not see, and where that was said.
+        # The parameters that the model does not see, each with the option that hides it.
         uses = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
         uses |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
         if (key_argument := self.tool_options.idempotency_argument) is not None:
@@ -470,7 +474,7 @@ class MCPTool(ToolBase, Tool):
         self.title = visible(definition.title) if definition.title else definition.title
         if invisible and definition != self._definition:
             logger.warning(
-                "Invisible characters were taken out of the texts of tool {tool!r}: {characters}. A server can hide "
+                "Invisible characters were removed from the texts of tool {tool!r}: {characters}. A server can hide "
                 "instructions for a model in them",
                 tool=self.remote_name,
                 characters=", ".join(f"{character} ({count}x)" for character, count in invisible.items()),
@@ -484,11 +488,11 @@ class MCPTool(ToolBase, Tool):
         """
         Return whether the server annotates the tool with one of the hints.
 
-        An Agent's run goes on with the tools that it began with. What relaxes a check must also hold for what the
-        server has said since.
+        An Agent's run keeps the tools with which it began. A hint that relaxes a check must also be in the server's
+        latest annotations.
 
         :param names: Fields of the SDK's `ToolAnnotations`.
-        :returns: Whether both have one of them. False if it is not known what the server has now.
+        :returns: Whether both annotations have one of the hints. False if the latest annotations are not known.
         """
         if self._owner._has_unknown_changes():
             return False
@@ -498,27 +502,27 @@ class MCPTool(ToolBase, Tool):
 
     def _only_reads(self) -> bool:
         """
-        Return whether the server says that the tool only reads.
+        Return whether the server annotates the tool as read-only.
 
-        Another server may answer after a loss, which says what it likes before the call; a snapshot refuses that call.
+        After a lost session, a different server may answer and claim anything; only a snapshot would refuse the call.
         """
         is_pinned = self.on_drift not in (None, "warn")
         return (is_pinned or self._connection.is_ready) and self._has_hint("read_only_hint")
 
     def _may_repeat_recorded(self) -> bool:
-        # A run that goes on makes its first call right after the session was opened, when changes may have been missed.
+        # A continued run makes its first call right after the session was opened, when changes may have been missed.
         if self.tool_options.retry_idempotent and self._owner._has_unknown_changes():
-            with suppress(MCPError, ValueError):  # then nobody knows, and the call stays in doubt
+            with suppress(MCPError, ValueError):  # the annotations then stay unknown, and the call stays in doubt
                 self.warm_up()
         return bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE)
 
     def _as(self, name: str, note: str = "") -> MCPTool:
         """
-        Return this tool under another name, without renaming it for those that use it.
+        Return this tool under another name, without renaming it for its other users.
 
         :param name: The name.
-        :param note: What is added to the description.
-        :returns: The tool itself if that is its name; otherwise a copy, the same one each time.
+        :param note: Text to add to the description.
+        :returns: The tool itself if it has this name and there is no note; otherwise a copy, the same one each time.
         """
         original = self._original or self
         if name == original.name and not note:
@@ -539,7 +543,7 @@ class MCPTool(ToolBase, Tool):
 
     def _trade_definitions(self, other: MCPTool) -> None:
         """
-        Take the definition of another object for the same tool, and give it one's own.
+        Swap definitions with another object for the same tool.
 
         :param other: The other object.
         """
@@ -552,21 +556,21 @@ class MCPTool(ToolBase, Tool):
         """
         Invoke the tool.
 
-        :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`: gets the progress
-            that the server reports as StreamingChunks, with `meta["mcp"]`, in this thread; by `invoke_async` in the
-            event loop, where it may be asynchronous. If it raises, that is logged, and it gets no more of this call.
-            Any other value is an argument of the tool.
+        :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`. Gets the progress
+            that the server reports as StreamingChunks with `meta["mcp"]`. `invoke` calls it in this thread;
+            `invoke_async` calls it in the event loop, where it may be asynchronous. If it raises, that is logged, and
+            it gets no further reports of this call. Any value that is not callable is an argument of the tool.
         :param mcp_arguments: Arguments of the tool.
         :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
         :raises MCPInvocationError: If the call fails.
         :raises TimeoutError: If the call takes longer than `invocation_timeout`, as an MCPTimeoutError, which is also
             an MCPInvocationError.
-        :raises MCPToolFailedError: Instead, with `on_tool_error="raise"`.
+        :raises MCPToolFailedError: In place of these errors, with `on_tool_error="raise"`.
         """
         # Haystack injects arguments by this signature: `streaming_callback` by its name, the State by its annotation.
-        # There is no State parameter: with one, Haystack would run the tool calls of a step one after the other.
+        # There is no State parameter: with one, Haystack would run the tool calls of a step one at a time.
         on_progress: ProgressCallback | None = None
-        # Nobody awaits an asynchronous callback, which Haystack 2 passes in `run_async`.
+        # Skip an asynchronous callback, which Haystack 2 passes in `run_async`, because it would not be awaited.
         if streaming_callback is not None and not inspect.iscoroutinefunction(streaming_callback):
             on_progress = self._streamed(streaming_callback, mcp_arguments)
         failures = 0
@@ -592,7 +596,7 @@ class MCPTool(ToolBase, Tool):
 
     async def ainvoke(self, /, **mcp_arguments: Any) -> str | dict[str, Any]:
         """
-        Invoke the tool like `invoke_async`; mcp-haystack 2.1 has this name.
+        Invoke the tool like `invoke_async`. This is the method's name in mcp-haystack 2.1.
         """
         return await self.invoke_async(**mcp_arguments)
 
@@ -605,16 +609,16 @@ class MCPTool(ToolBase, Tool):
 
         def stream(report: MCPProgress) -> Any:
             mcp = {"type": "progress", **dataclasses.asdict(report)}
-            # Without content, which a user interface would show as the text of the model.
+            # The content is empty, because a user interface would show it as the model's text.
             return streaming_callback(StreamingChunk(content="", component_info=source, meta={"mcp": mcp}))
 
         return stream
 
     def _failures_in_run(self, name: str, arguments: dict[str, Any]) -> int:
         """
-        Count the failures of the tool in the run that calls it, and take its messages out of the arguments.
+        Count the failures of the tool in the run that calls it, and remove the run's messages from the arguments.
 
-        :raises MCPCallRefusedError: If there are too many.
+        :raises MCPCallRefusedError: If the tool has failed too often.
         """
         take = arguments.pop if name == ARGUMENT else arguments.get
         failures, limit = failures_in_a_row(take(name, None), self.name), self.tool_options.max_tool_failures
@@ -625,7 +629,7 @@ class MCPTool(ToolBase, Tool):
 
     def _on_failure(self, error: MCPInvocationError, failures: int) -> str:
         """
-        Do with the failure of a call what `on_tool_error` says.
+        Handle the failure of a call according to `on_tool_error`.
         """
         limit, choice = self.tool_options.max_tool_failures, self.tool_options.on_tool_error
         is_refusal = isinstance(error, MCPCallRefusedError)
@@ -634,7 +638,7 @@ class MCPTool(ToolBase, Tool):
             error.args = (error.message, *error.args[1:])
         if choice == "model":
             result = as_result(error)
-            # What no handler makes text of gets into messages, and YAML knows no subclass of str.
+            # Without handlers, the result itself gets into messages, and YAML cannot store a subclass of str.
             return ReturnedFailure(result) if self._has_handlers else result
         if choice == "raise" and not is_refusal:
             raise MCPToolFailedError(error.message, self.name) from error
@@ -664,18 +668,18 @@ class MCPTool(ToolBase, Tool):
         on_progress: ProgressCallback | None = None,
     ) -> MCPToolResult:
         """
-        Go on with a call of this tool that was left open, here or in another process.
+        Continue a call of this tool that was left open, here or in another process.
 
-        The values of its Secrets, which are not kept with a call, are taken from `bound_arguments` again.
+        Secrets are not stored with a call; their values are taken from `bound_arguments` again.
 
         :param call: The call, e.g. the `pending_call` of an MCPCallPendingError.
-        :param answers: The answers to `call.questions` by their keys, as in `MCPConnection.continue_call`.
+        :param answers: The answers to `call.questions` by key, as in `MCPConnection.continue_call`.
         :param on_progress: Called with each report of the tool's progress.
         :returns: The result.
         :raises MCPCallPendingError: If the server has further questions.
         :raises MCPInvocationError: If the call fails.
-        :raises ValueError: If an answer is missing, unknown, or does not fit its form; if an argument was not kept
-            that is not in `bound_arguments`.
+        :raises ValueError: If an answer is missing, unknown, or does not fit its form, or if an argument that was not
+            stored is not in `bound_arguments`.
         """
         resent, options = self._continuation(call, on_progress)
         try:
@@ -691,7 +695,7 @@ class MCPTool(ToolBase, Tool):
         on_progress: ProgressCallback | None = None,
     ) -> MCPToolResult:
         """
-        Do the same as `continue_call` without blocking the event loop.
+        Continue a call like `continue_call`, without blocking the event loop.
         """
         resent, options = self._continuation(call, on_progress)
         try:
@@ -792,7 +796,7 @@ class MCPTool(ToolBase, Tool):
             arguments = {self._argument_names.get(name, name): value for name, value in arguments.items()}
         fitted = fit_arguments(arguments, self._schema)
         if is_from_haystack and self._hidden.inputs_from_state:
-            # In a pipeline, a key of the State that nobody gives a value is there, as None.
+            # In a pipeline, a State key without a value is passed as None.
             inputs = self._hidden.inputs_from_state.values()
             unset = [name for name in inputs if fitted.get(name, name) is None and name not in self._required]
             fitted = {name: value for name, value in fitted.items() if name not in unset}
@@ -815,7 +819,7 @@ class MCPTool(ToolBase, Tool):
 
     def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """
-        Convert an error to an MCPInvocationError; redact what is bound or from the State, which a server may quote.
+        Convert an error to an MCPInvocationError, and redact bound and State values, which a server may quote.
         """
         if isinstance(error, MCPInvocationError):
             failure, cause = error, error.__cause__
@@ -831,14 +835,14 @@ class MCPTool(ToolBase, Tool):
         failure.data = redactor.value(failure.data)
         # If the message had to be redacted, its cause quotes the same values.
         failure.__cause__ = cause if redacted == failure.message else None
-        failure.__traceback__ = None  # the frames of the executor's tasks help nobody
+        failure.__traceback__ = None  # the frames of the executor's tasks do not help the user
         failure.message = redacted
         failure.args = (redacted, *failure.args[1:])
         return failure
 
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
-        # Haystack takes sources, and updates of its State, from dictionaries only.
+        # Haystack reads sources, and updates of its State, from dictionaries only.
         returns_dict = self.outputs_to_state or self._visible_sources
         return state_result(envelope, self._visible_sources) if returns_dict else envelope
 
@@ -890,9 +894,9 @@ def usable_parameters(definition: types.Tool, known: types.Tool | None) -> dict[
     """
     Return the parameters of a tool, and log what is missing in their schema.
 
-    :param definition: What the server says of the tool.
-    :param known: What it said before, of which that was logged.
-    :returns: The input schema, normalized.
+    :param definition: The server's definition of the tool.
+    :param known: Its previous definition, whose notes were already logged.
+    :returns: The normalized input schema.
     :raises ValueError: If the schema is unusable.
     """
     notes: list[str] = []

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The tools of a server as a Haystack Toolset. How they stay those that the server has, and who sees new ones when:
+The tools of a server as a Haystack Toolset. How it follows changes of the server's tools:
 
 .. code-block:: text
 
-    the server says that its tools changed ──> they are listed in the background
+    the server reports that its tools changed ──> they are listed in the background
                                                         │
                         `warm_up`, `refresh` or the start of an Agent's run: from then on, the toolset has them
                                                         │
-                               runs that began before go on with the tools that they began with
+                               runs that began earlier keep the tools with which they began
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The shortest time between two listings in the background, in seconds: a server may say a thousand times a second that
-# its tools changed.
+# The shortest time between two listings in the background, in seconds, because a server may report a thousand changes
+# per second.
 _PAUSE = 0.2
 
 # The pauses between attempts to reach a server that is not required, in seconds.
@@ -83,10 +83,10 @@ _PER_TOOL = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
 
 def _while_alive(method: Callable[[T], None]) -> Callable[[T], None]:
     """
-    Return a function that calls a method, and that does not keep its object alive, as what a connection holds.
+    Wrap a method so that a connection holding the wrapper does not keep the object alive.
 
     :param method: The method.
-    :returns: The function. It does nothing after the object is gone.
+    :returns: The wrapper. It does nothing after the object is gone.
     """
     reference = weakref.WeakMethod(method)
 
@@ -168,14 +168,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Initialize the MCP toolset.
 
-        All parameters use the server's tool names, without a prefix. A mapping or an exclusion of a tool that is not
-        there is ignored with a warning.
+        All parameters use the server's tool names, without a prefix. A mapping or an exclusion for a tool that does not
+        exist is ignored with a warning.
 
         Tools that the server declares to be for apps only, or callable only as tasks, are left out. Without
-        `tool_names`, the tools are sorted by name, so that equal tools give equal prompts.
+        `tool_names`, the tools are sorted by name, so that equal tools produce equal prompts.
 
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
-            command line as a list or a server object.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes, such
+            as a URL, a command line as a list or a server object.
         :param tool_names: Names of the tools to load. Default: all tools of the server.
         :param connection_timeout: Timeout in seconds for connecting and listing the tools.
         :param invocation_timeout: Timeout in seconds for a tool call. None for no limit.
@@ -190,31 +190,31 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :param outputs_to_string: Optional dictionary from tool names to the `outputs_to_string` of each tool: how the
             result is converted to a string for the model.
             Example: `{"git_diff": {"source": "diff", "handler": format_diff}}`
-        :param tool_name_prefix: Optional prefix for the names of all tools: `prefix_name`. For several servers whose
-            tools have the same names.
-        :param tool_selection: Which tools of the server there are, and when new ones: a ToolSelection, or a dictionary
+        :param tool_name_prefix: Optional prefix for the names of all tools, as in `prefix_name`. Use it for several
+            servers whose tools have the same names.
+        :param tool_selection: Selects tools of the server, and when new ones appear: a ToolSelection, or a dictionary
             of its fields. Example: `ToolSelection(exclude_tools=["delete_*"])`
-        :param tool_options: What the model sees of the tools and their results, and what becomes of calls that fail: a
+        :param tool_options: Options for what the model sees of the tools and their results, and for calls that fail: a
             ToolOptions, or a dictionary of its fields. Example: `ToolOptions(max_result_size=10_000)`
         :param tool_overrides: Optional dictionary from tool names to a ToolOverride, or a dictionary of its fields:
             another name or description, arguments that the model does not see, a timeout, or other ToolOptions.
             Example: `{"search": ToolOverride(name="search_docs", bound_arguments={"tenant": FromState("tenant")})}`
-        :param call_options: How calls are made: a CallOptions, or a dictionary of its fields.
+        :param call_options: Options for making calls: a CallOptions, or a dictionary of its fields.
             Example: `CallOptions(reset_timeout_on_progress=True)`
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
-        :param interceptors: What wraps each call, outermost first: functions that take an MCPToolCall and `call_next`,
-            which sends it on and gives the result. Or objects that can be called like them, or import paths
-            `"package.module:name"`.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
+        :param handlers: Handlers for the server's requests; see MCPHandlers.
+        :param interceptors: Functions that wrap each call, outermost first. They take an MCPToolCall and `call_next`,
+            which passes the call on and returns the result. Other callables with these parameters, and import paths
+            `"package.module:name"`, are allowed as well.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
         :param required: Whether it is an error if the server cannot be reached. If False, `warm_up` logs a warning and
-            the toolset is empty until it can: an Agent runs without its tools. The server is tried again in the
+            the toolset is empty until it can be reached: an Agent runs without its tools. It is tried again in the
             background, with growing pauses, and at the next `warm_up`.
         :param snapshot: The tools that the server should have: an MCPToolSnapshot, the path of its file, or a
-            SnapshotCheck that says what is done if the server says something else. They are shown without connecting,
-            and compared with what the server says. Default: whatever it says is used.
+            SnapshotCheck, which also sets what happens if the server's tools differ. They are shown without connecting,
+            and compared with the server's tools. Default: the server's tools are used.
         :raises MCPConnectionError: If connecting fails (with `eager_connect`).
         :raises MCPToolNotFoundError: If the server does not have a tool in `tool_names` (with `eager_connect`).
-        :raises FileNotFoundError: If there is no such file of a `snapshot`.
+        :raises FileNotFoundError: If the file of the `snapshot` does not exist.
         :raises ValueError: If a parameter is invalid; with `eager_connect` also as `warm_up`.
         """
         self.tool_names: list[str] | None = None if tool_names is None else list(tool_names)
@@ -236,23 +236,23 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             call_options=call_options,
             required=required,
         )
-        # Why tools of the server are not in this toolset, by their names.
+        # The reasons why tools of the server are not in this toolset, by tool name.
         self._left_out: dict[str, str] = {}
-        # One for each process: a lock held by another thread during a fork would stay locked in the child.
+        # One lock for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.RLock] = {}
         self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
         self._hold_place()
-        # The moment of the listing in use, and that of the last change.
+        # The logical times of the listing in use and of the last change.
         self._listed_at = 0
         self._changed_at = 0
         self._expires_at: float | None = None
-        # What the server has and the toolset not yet.
+        # Listed tools that are not published in the toolset yet.
         self._fetched: list[MCPTool] | None = None
         self._fetching: asyncio.Task[None] | None = None
         self._may_fetch_at = 0.0
-        # What runs of Agents of Haystack 3 began with.
+        # The tools with which runs of Agents of Haystack 3 began.
         self._runs: weakref.WeakKeyDictionary[ToolsOfRun, list[Tool]] = weakref.WeakKeyDictionary()
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
         self._pin(snapshot)
@@ -278,10 +278,10 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     @property
     def instructions(self) -> str | None:
         """
-        What the server says of its use, in its own words. `instructions_for_model` makes it fit for a model.
+        The server's own instructions for its use. `instructions_for_model` prepares them for a model.
 
-        That of the snapshot if it has it, unless the server says something else and `on_drift` is "warn". Otherwise
-        None without an open session, or if the server says nothing.
+        If the snapshot contains instructions, they are returned, unless the server's differ and `on_drift` is "warn".
+        Otherwise None without an open session, or if the server has no instructions.
         """
         return self._guarded_instructions()
 
@@ -290,11 +290,11 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return self._connection
 
     def _lock(self) -> threading.RLock:
-        # Held only to read and change this object, never while waiting for a server. Reentrant: what is read of an
-        # added tool may be computed, from the toolset too.
+        # Held only to read and change this object, never while waiting for a server. Reentrant, because an attribute of
+        # an added tool may be a property that uses the toolset.
         return self._locks.setdefault(os.getpid(), threading.RLock())
 
-    # What it has now. That is what `tools` has, which users of mcp-haystack 2.1 change as well.
+    # The current tools are those in `tools`, which users of mcp-haystack 2.1 change as well.
 
     @property
     def _own(self) -> list[Tool]:
@@ -320,20 +320,20 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Iterate over the tools, without connecting.
 
-        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. None of a server that is
-            not required and cannot be reached.
+        :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. Without the server's
+            tools if it is not required and cannot be reached.
         """
         return iter(with_instructions(self._shown()))
 
     def add(self, tool: Tool | Toolset) -> None:
         """
-        Add a tool that is not one of the server's.
+        Add a tool that does not come from the server.
 
-        Added tools are warmed up with the toolset, and neither closed nor serialized with it: `to_dict` contains only
-        how to reach the server.
+        Added tools are warmed up with the toolset, but neither closed nor serialized with it: `to_dict` contains only
+        the toolset's own parameters.
 
-        :param tool: A Tool, or a Toolset; those of its tools are added that it has now.
-        :raises ValueError: If a tool of the same name is already there.
+        :param tool: A Tool, or a Toolset, whose current tools are added.
+        :raises ValueError: If the toolset already has a tool of the same name.
         :raises TypeError: If `tool` is neither.
         """
         added = [tool] if isinstance(tool, Tool) else list(tool) if isinstance(tool, Toolset) else None
@@ -349,10 +349,10 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
         """
-        Return the tools that this toolset has now. Haystack 3 calls this at the start of each run of an Agent.
+        Return the current tools for a run of an Agent. Haystack 3 calls this at the start of each run.
 
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
-        :returns: A toolset that keeps these tools; with `update_between_steps`, one that does not.
+        :returns: A toolset that keeps these tools; with `update_between_steps`, one that follows changes.
         """
         own = [*self._if_reachable(self._own)]
 
@@ -376,9 +376,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises MCPConnectionError: If connecting fails and the server is required.
         :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
-        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` a tool
-            or a parameter that is not there, two tools get the same name, or the schema of a tool that was requested by
-            name is unusable.
+        :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` names
+            a tool or a parameter that does not exist, two tools have the same name, or the schema of a tool that was
+            requested by name is unusable.
         """
         super().warm_up()
         warm_up_tools(self._added)
@@ -396,8 +396,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         await warm_up_tools_async(self._added)
 
     def _is_current(self) -> bool:
-        # A server that refuses connections is tried at once. One that does not answer would hold up every run of an
-        # Agent: it is left to the background.
+        # Retry a server that refuses connections at once. A server that does not answer would delay every run of an
+        # Agent, so only the background retries it.
         if isinstance(self._absence, TimeoutError) and self._retry.is_running:
             return True
         self._publish()
@@ -405,9 +405,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def refresh(self) -> None:
         """
-        List the tools of the server now. The toolset has them from then on; runs of Agents that began before do not.
+        List the tools of the server now. From then on, the toolset has them; Agent runs that began earlier do not.
 
-        :raises MCPConnectionError: If that fails.
+        :raises MCPConnectionError: If the request fails.
         :raises MCPToolNotFoundError: As `warm_up`.
         :raises ValueError: As `warm_up`.
         """
@@ -424,7 +424,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     @property
     def _is_due(self) -> bool:
         """
-        Whether the server is to be asked for its tools again.
+        Whether the tools must be listed again.
         """
         has_expired = self._expires_at is not None and monotonic() >= self._expires_at
         return not self.tool_selection.cache_tools or has_expired or self._has_unknown_changes()
@@ -432,7 +432,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     @property
     def _is_behind(self) -> bool:
         """
-        Whether the server has said that its tools changed since the listing in use.
+        Whether the server has reported changed tools since the listing in use.
         """
         return self._listed_at < self._changed_at
 
@@ -454,7 +454,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Try to reach the server in the background.
 
-        :returns: Whether that is the end of it.
+        :returns: True if no further attempt is needed.
         """
         if self._absence is None:
             return True
@@ -497,12 +497,12 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def _load_listing(self, listing: ToolListing, *, publish: bool = True) -> None:
         """
-        Take over what the server listed.
+        Load the tools that the server listed.
 
         :param listing: The tools.
         :param publish: Whether the toolset has them at once.
         """
-        # Without the lock: `tool_filter` is the user's.
+        # Do not hold the lock here, because `tool_filter` is the user's function.
         reasons = {each.name: reason for each in listing.tools if (reason := self.tool_selection.reason_against(each))}
         definitions, hidden = (listing.tools, []) if self._guard is None else self._guard.admit(listing)
         reasons |= dict.fromkeys(hidden, "it is not as in the snapshot")
@@ -529,14 +529,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Choose among the server's tools.
 
-        :param definitions: What the server says of them.
-        :param hidden: Those that the snapshot does not let it have.
-        :param reasons: Why tools are left out, by their names.
-        :returns: The chosen ones: new objects, or those that are there and remain as they are.
+        :param definitions: The server's definitions.
+        :param hidden: Names of the tools that the snapshot hides.
+        :param reasons: The reasons why tools are left out, by tool name.
+        :returns: The chosen tools: new objects, or existing objects of unchanged tools.
         """
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
-            if definition.name in by_name and not self._generation:  # said once, not after each reconnect
+            if definition.name in by_name and not self._generation:  # warn once, not after each reconnect
                 logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
             by_name.setdefault(definition.name, definition)
         listed = list(by_name)
@@ -550,14 +550,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                         f"{reasons[name]}"
                     )
                     raise ValueError(msg)
-            # The order of `tool_names`, as before warm-up.
+            # Keep the order of `tool_names`, as before warm-up.
             by_name = {name: by_name[name] for name in wanted}
             self._say_what_is_left_out({name: reasons[name] for name in hidden})
         else:
-            # Providers cache prompts by their beginning, and servers may list their tools in any order.
+            # Sort the tools: providers cache prompts by their beginning, and servers may list tools in any order.
             by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
             self._say_what_is_left_out(reasons)
-        if not self._generation and self._guard is None:  # said once, not after each reconnect
+        if not self._generation and self._guard is None:  # warn once, not after each reconnect
             self._check_names(listed, by_name)
         children = self._make_children(by_name)
         taken = {child.name for child in children} & {tool.name for tool in self._added}
@@ -605,7 +605,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         )
 
     def _assign_names(self, remote_names: Iterable[str]) -> dict[str, str]:
-        # A tool keeps its name if the server gets another one that would have the same.
+        # A tool keeps its name if the server adds another tool that would have the same name.
         renamed = {tool: child.name for tool, child in self._children.items()}
         renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
         return assign_tool_names(remote_names, self.tool_name_prefix, renamed)
@@ -618,7 +618,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:
         for name, override in self.tool_overrides.items():
-            # Not a warning: of the tool that is meant, the model would see the arguments that it must not see.
+            # Raise instead of warning: the model would see the arguments of the intended tool that it must not see.
             if override.bound_arguments and name not in listed:
                 choices = describe_choices([name], listed, "The server")
                 msg = f"`tool_overrides` binds arguments of '{name}', which the server does not have. {choices}"
@@ -636,14 +636,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def _publish(self) -> None:
         """
-        Take over what the server has, as far as that is known.
+        Publish the listed tools in the toolset, if there are new ones.
         """
         if self._fetched is not None:
             with self._lock():
                 self._publish_fetched()
 
     def _publish_fetched(self) -> None:
-        # With the lock.
+        # Call this with the lock.
         children, self._fetched = self._fetched, None
         if children is None:
             return
@@ -651,31 +651,31 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         for child in children:
             present = known.setdefault(child.remote_name, child)
             if present is not child:
-                # A tool remains the same object. What is running goes on with the other one, which becomes the old.
+                # A tool remains the same object. Running Agents get the other object, which takes the old definition.
                 for own in self._runs.values():
                     own[:] = [child if each is present else each for each in own]
                 present._trade_definitions(child)
         self._children = known
-        # In one assignment, so that another thread sees either the old tools or the new ones.
+        # This is one assignment, so that another thread sees either the old tools or the new ones.
         self.tools: list[Tool] = [*(known[child.remote_name] for child in children), *self._added]
 
     # Listings in the background
 
     def _note_change(self, _change: ServerChange) -> None:
         self._changed_at = next_moment()
-        if self._listed_at:  # otherwise it is being warmed up
+        if self._listed_at:  # otherwise the first listing is still to come, at warm-up
             self._start_fetching()
 
     def _start_fetching(self) -> None:
         if self._fetching is None or self._fetching.done():
-            # Not in the context of a call: it is on nobody's behalf.
+            # Use an empty context, not that of a call, because this is not on behalf of a user.
             self._fetching = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
 
     async def _fetch(self) -> bool:
         """
         List the tools in the background.
 
-        :returns: Whether to go on if they have changed meanwhile.
+        :returns: Whether to list them again if they have changed meanwhile.
         """
         connection = self._connection
         if not connection._has_own_session():
@@ -683,12 +683,12 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         try:
             self._load_listing(await connection._list_if_open_async(), publish=False)
         except (MCPConnectionError, TimeoutError) as error:
-            if connection._has_own_session():  # and was not closed meanwhile, by the user or with a warning of its own
+            if connection._has_own_session():  # not closed meanwhile by the user, or by an error that was logged
                 logger.info("The tools may have changed, but could not be listed: {error}", error=str(error))
             return False
-        except MCPDriftError:  # which was said already, and the next `warm_up` raises it
+        except MCPDriftError:  # it was logged already, and the next `warm_up` raises it
             return False
-        except (MCPToolNotFoundError, ValueError) as error:  # likewise
+        except (MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
             logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
             return False
         finally:
@@ -708,9 +708,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         Get a tool by its position or its name.
 
         :param index: The position, the name, or a slice of positions.
-        :returns: The tool; a list of tools for a slice. Tools that were added with `add` are of the kind they had.
+        :returns: The tool; a list of tools for a slice. Tools that were added with `add` keep their types.
         :raises IndexError: If there is no such position. The message says whether the toolset was warmed up.
-        :raises KeyError: If there is no such name. The message has the closest names.
+        :raises KeyError: If there is no such name. The message suggests the closest names.
         """
         found: MCPTool | list[MCPTool] = super().__getitem__(index)
         return found
@@ -734,7 +734,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         return super().__contains__(item._as(item.name) if isinstance(item, MCPTool) else item)
 
-    # How it is stored and shown
+    # Serialization and display
 
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)
@@ -765,7 +765,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Make a table of the tools for a terminal: names, parameters (with `?` if optional) and descriptions.
 
-        :returns: The table; a remark if there are no tools yet.
+        :returns: The table; a note if there are no tools yet.
         """
         tools = list(self)
         return text_table(tools) if tools else f"{self._caption()}: no tools"
@@ -795,7 +795,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
     while (toolset := reference()) is not None and toolset._is_behind:
         if (pause := toolset._may_fetch_at - monotonic()) > 0:
-            del toolset  # it must not be kept alive meanwhile: a server may never come to rest
+            del toolset  # do not keep it alive while sleeping: a server may never stop reporting changes
             await asyncio.sleep(pause)
         elif not await toolset._fetch():
             return
@@ -803,15 +803,15 @@ async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
 
 class ToolsOfRun(LiveToolset):
     """
-    What a toolset spawns for one run of an Agent: it has tools of its own, and is the toolset in all else.
+    A toolset spawned for one run of an Agent. It has its own tools, and otherwise acts for the toolset that spawned it.
     """
 
     def __init__(self, origin: LiveToolset, tools: Callable[[], Iterable[Tool]], names: set[str] | None) -> None:
         """
         Initialize the ToolsOfRun.
 
-        :param origin: The toolset.
-        :param tools: Returns its tools as the run sees them, among them those that are added to the toolset meanwhile.
+        :param origin: The toolset that spawns it.
+        :param tools: Returns the tools that the run sees, including tools that are added to the toolset meanwhile.
         :param names: Names of the tools that the run may use; None for all.
         """
         super().__init__(tools=[])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Makes ChatMessages of the prompts of MCP servers in Haystack pipelines.
+A component that turns prompts of MCP servers into ChatMessages in Haystack pipelines.
 """
 
 from .prompt_builder import MCPPromptBuilder

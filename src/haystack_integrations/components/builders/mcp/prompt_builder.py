@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPPromptBuilder`: a component that gets a prompt of a server as ChatMessages.
+"""
+
 from __future__ import annotations
 
 import json
@@ -26,11 +30,11 @@ _INPUT = "arguments"
 @component
 class MCPPromptBuilder(ReaderBase):
     """
-    Gets a prompt of an MCP server and gives it as ChatMessages, with its images and embedded resources.
+    Gets a prompt of an MCP server as ChatMessages, with its images and embedded resources.
 
-    The arguments of the prompt in `variables` are inputs of the component; others are passed in `arguments`. Neither
-    creating the component, nor loading it from YAML, nor connecting it asks the server.
-    `MCPPromptBuilder.from_server` and `from_server_async` ask it once, and make a component with these `variables`.
+    The arguments of the prompt in `variables` are inputs of the component; others are passed in `arguments`. Creating
+    the component, loading it from YAML and connecting it in a pipeline send no request to the server.
+    `MCPPromptBuilder.from_server` and `from_server_async` ask the server once for the `variables` of the component.
 
     ### Usage example
 
@@ -67,19 +71,19 @@ class MCPPromptBuilder(ReaderBase):
         """
         Initialize the component. Nothing is connected yet.
 
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
-            command line as a list or a server object.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes, such
+            as a URL, a command line as a list or a server object.
         :param prompt_name: Name of the prompt on the server.
         :param variables: Names of the prompt's arguments that become inputs of the component. Default: none.
         :param required_variables: Which of the `variables` a pipeline must provide: a list of names, `"*"` (default)
-            for all, or None for none. Those in `arguments` need not be provided.
-        :param arguments: Values of arguments for which a run gets no others.
-        :param system_role: `"first"` to give the first message as a system message, if it is text. MCP has no system
+            for all, or None for none. Variables with a value in `arguments` need not be provided.
+        :param arguments: Default values of arguments.
+        :param system_role: `"first"` to return the first message as a system message, if it is text. MCP has no system
             messages.
         :param connection_timeout: Timeout in seconds for connecting.
         :param invocation_timeout: Timeout in seconds for getting the prompt. None for 300.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
+        :param handlers: Handlers for the server's requests; see MCPHandlers.
         :param required: Whether it is an error if the server cannot be reached. If False, a warning is logged, and
             there are no messages.
         :raises ValueError: If a parameter is invalid.
@@ -105,17 +109,17 @@ class MCPPromptBuilder(ReaderBase):
     @classmethod
     def from_server(cls, server_info: MCPServerInfo | Any, prompt_name: str, **parameters: Any) -> MCPPromptBuilder:
         """
-        Ask the server for the arguments of the prompt, and make a component with these inputs.
+        Create a component with the inputs that the server declares for the prompt.
 
         This connects to the server, and closes the connection again.
 
         :param server_info: How to reach the server.
         :param prompt_name: Name of the prompt on the server.
         :param parameters: Further parameters of the component.
-        :returns: The component, with `variables` and `required_variables` as the server declares them. An argument that
-            is called `arguments`, too, is passed in the dictionary of this name.
+        :returns: The component, with `variables` and `required_variables` as the server declares them. An argument with
+            the name `arguments` must be passed in the dictionary of the same name.
         :raises MCPConnectionError: If the server cannot be reached.
-        :raises ValueError: If it has no such prompt.
+        :raises ValueError: If the server has no such prompt.
         """
         with cls(server_info, prompt_name, **parameters) as asking:
             listed = asking.connection.list_prompts()
@@ -126,7 +130,7 @@ class MCPPromptBuilder(ReaderBase):
         cls, server_info: MCPServerInfo | Any, prompt_name: str, **parameters: Any
     ) -> MCPPromptBuilder:
         """
-        Make a component with the inputs that the server declares like `from_server`, without blocking the event loop.
+        Create a component like `from_server`, without blocking the event loop.
 
         :param server_info: As in `from_server`.
         :param prompt_name: As in `from_server`.
@@ -156,16 +160,15 @@ class MCPPromptBuilder(ReaderBase):
         """
         Get the prompt.
 
-        Arguments of prompts are strings: other values, also objects of Haystack, are given as JSON, and None as no
+        Arguments of prompts are strings. Other values, including Haystack objects, are converted to JSON; None means no
         value.
 
         :param arguments: Arguments of the prompt by name. They take precedence over `variables`.
         :param variables: Arguments of the prompt.
         :returns: A dictionary with:
-            - `prompt`: The messages. In those of the assistant, which are text in Haystack, notes take the place of
-              images and files.
-        :raises MCPConnectionError: If the server cannot be reached and is required, or refuses, e.g. because an
-            argument is missing.
+            - `prompt`: The messages. Assistant messages are text in Haystack, so notes replace their images and files.
+        :raises MCPConnectionError: If the server cannot be reached and is required, or refuses the request, e.g.
+            because an argument is missing.
         """
         return self._connection._submit(self._get(self._sent(arguments, variables)))
 
@@ -215,6 +218,6 @@ class MCPPromptBuilder(ReaderBase):
         Serialize the component to a dictionary.
 
         :returns: The dictionary.
-        :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
+        :raises ValueError: If the server info contains a token-based `Secret`, which Haystack does not serialize.
         """
         return default_to_dict(self, **self._stored_parameters(MCPPromptBuilder))

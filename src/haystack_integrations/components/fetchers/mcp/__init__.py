@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Reads resources of MCP servers in Haystack pipelines.
+A component that reads resources of MCP servers in Haystack pipelines.
 """
 
 from .resource_fetcher import MCPResourceFetcher

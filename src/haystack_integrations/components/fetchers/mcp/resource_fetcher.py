@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPResourceFetcher`: a component that reads resources of a server as Documents and ByteStreams.
+"""
+
 from __future__ import annotations
 
 import hashlib
@@ -23,12 +27,12 @@ if TYPE_CHECKING:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# An expression of a URI template: its operator and its variables. The SDK, which fills templates in, is not imported
+# An expression of a URI template: its operator and its variables. The SDK can expand templates, but is not imported
 # before a component connects.
 _EXPRESSION = re.compile(r"\{([+#./;?&]?)([^{}]+)\}")
-# The operators with which several values become one text, so that `*` says nothing.
+# The operators that join several values to one text, so that `*` has no effect.
 _PLAIN = ("", "+", "#")
-# What the `meta` of a Document has of what the server lists.
+# The fields of a listed resource that the `meta` of a Document contains.
 _LISTED = {"name", "title", "description", "mime_type", "size", "annotations"}
 
 
@@ -37,13 +41,13 @@ class MCPResourceFetcher(ReaderBase):
     """
     Reads resources of an MCP server: text as Documents, everything else as ByteStreams for Haystack's converters.
 
-    What it reads is named by URIs, by a template whose variables are inputs of the component, or by a prefix: then it
-    reads everything that the server lists under it.
+    The resources are selected by URIs, by a template whose variables are inputs of the component, or by a prefix, which
+    selects everything that the server lists under it.
 
     The id of a Document depends on the server and the URI, not on the content. Written with
-    `DuplicatePolicy.OVERWRITE`, a resource that has changed replaces what was stored of it.
+    `DuplicatePolicy.OVERWRITE`, a changed resource replaces its stored Document.
 
-    Neither creating the component nor loading it from YAML connects to the server. Warm-up does.
+    Creating the component or loading it from YAML does not connect to the server. Warm-up does.
 
     ### Usage example
 
@@ -82,28 +86,28 @@ class MCPResourceFetcher(ReaderBase):
         """
         Initialize the component. Nothing is connected yet.
 
-        :param server_info: How to reach the server: a server info, or what `server_info_from` takes, such as a URL, a
-            command line as a list or a server object.
+        :param server_info: How to reach the server: a server info, or the shorthand that `server_info_from` takes, such
+            as a URL, a command line as a list or a server object.
         :param uris: The resources to read, unless `run` gets others.
         :param uri_template: Template of a resource to read (RFC 6570), as in `notes://days/{day}`. Its variables become
-            inputs of the component. Those in its query, as in `{?limit}`, are optional.
-        :param prefix: Read every resource that the server lists and whose URI begins like this, unless `run` gets
-            another prefix. `""` for everything.
-        :param as_streams: Whether to give text as ByteStreams, too, e.g. Markdown for a converter. There are no
-            Documents then.
-        :param server_name: Name of the server in the ids of Documents and in `meta["server"]`. Default: what the
-            server calls itself. Set it for two servers that call themselves the same and have the same URIs.
-        :param raise_on_failure: Whether it is an error if one of the resources cannot be read. If False (default), it
-            is left out, with a warning, and is in `failures`.
-        :param max_resources: How many of the resources under a prefix are read; the others are left out with a warning.
-            None for all.
+            inputs of the component. Variables in its query, as in `{?limit}`, are optional.
+        :param prefix: Read every resource that the server lists and whose URI begins with this prefix, unless `run`
+            gets another prefix. `""` for all resources.
+        :param as_streams: Whether to return text as ByteStreams as well, e.g. Markdown for a converter. Then there are
+            no Documents.
+        :param server_name: Name of the server in the ids of Documents and in `meta["server"]`. Default: the name that
+            the server gives itself. Set it if two servers have the same name and the same URIs.
+        :param raise_on_failure: Whether it is an error if one of the resources cannot be read. If False (default), the
+            resource is left out with a warning, and is listed in `failures`.
+        :param max_resources: The maximum number of resources under a prefix; others are left out with a warning. None
+            for all.
         :param max_concurrency: How many resources are read at a time.
         :param connection_timeout: Timeout in seconds for connecting.
-        :param invocation_timeout: Timeout in seconds for each reading. None for 300.
-        :param share: Whether to share the connection with every other user of an equal `server_info`.
-        :param handlers: What to do for a server that asks for something; see MCPHandlers.
+        :param invocation_timeout: Timeout in seconds for each request. None for 300.
+        :param share: Whether to share the connection with all other objects that have an equal `server_info`.
+        :param handlers: Handlers for the server's requests; see MCPHandlers.
         :param required: Whether it is an error if the server cannot be reached. If False, a warning is logged, there
-            are no documents, and what was to be read is in `failures`.
+            are no documents, and the URIs or the prefix are listed in `failures`.
         :raises ValueError: If a parameter is invalid.
         """
         self._connect_to(
@@ -132,19 +136,19 @@ class MCPResourceFetcher(ReaderBase):
         """
         Read the resources.
 
-        With `uris` or a `prefix`, the `uris` and the `prefix` that were given to the component are not read.
+        `uris` or a `prefix` replace both the `uris` and the `prefix` of the component.
 
         :param uris: The resources to read.
-        :param prefix: Read every resource that the server lists and whose URI begins like this.
-        :param variables: The values of the template's variables. A list becomes several values, as RFC 6570 says.
+        :param prefix: Read every resource that the server lists and whose URI begins with this prefix.
+        :param variables: The values of the template's variables. A list becomes several values, as in RFC 6570.
         :returns: A dictionary with:
-            - `documents`: A Document for each text, with `uri`, `mime_type`, `server` and, of what a prefix finds, what
-              the server lists (`name`, `title`, `description`, `size`, `last_modified`, `annotations`) in its `meta`.
-            - `streams`: A ByteStream for everything else, with the same in its `meta`.
+            - `documents`: A Document for each text. Its `meta` contains `uri`, `mime_type`, `server` and, if it was
+              found by a prefix, the server's `name`, `title`, `description`, `size`, `last_modified`, `annotations`.
+            - `streams`: A ByteStream for everything else, with the same `meta`.
             - `failures`: For each resource that could not be read, its `uri` and the `error`.
-        :raises MCPConnectionError: If the server cannot be reached and is required, or, with `raise_on_failure`, does
-            not give one of the resources.
-        :raises ValueError: If nothing says what to read, or a variable of the template has no value.
+        :raises MCPConnectionError: If the server cannot be reached and is required, or, with `raise_on_failure`, if one
+            of the resources cannot be read.
+        :raises ValueError: If there is nothing to read, or a variable of the template has no value.
         """
         wanted, prefix = self._wanted(uris, prefix, variables)
         return self._connection._submit(self._fetch_if_reachable(wanted, prefix))
@@ -164,7 +168,7 @@ class MCPResourceFetcher(ReaderBase):
         :raises ValueError: As `run`.
         """
         if self.uri_template is not None:
-            await imported("mcp")  # as `_expanded` does, where it would block the loop
+            await imported("mcp")  # because the import in `_expanded` would block the loop
         wanted, prefix = self._wanted(uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)
 
@@ -193,7 +197,7 @@ class MCPResourceFetcher(ReaderBase):
         if missing:
             msg = f"The URI template {template!r} needs a value for {', '.join(map(repr, missing))}"
             raise ValueError(msg)
-        # FastMCP writes `{path*}`, which the SDK refuses. It becomes the same as `{path}`.
+        # FastMCP writes `{path*}`, which the SDK refuses. Replace it with `{path}`, which means the same here.
         readable = _EXPRESSION.sub(lambda each: each[0].replace("*", "") if each[1] in _PLAIN else each[0], template)
         return UriTemplate.parse(readable).expand(
             {
@@ -278,13 +282,13 @@ class MCPResourceFetcher(ReaderBase):
         Serialize the component to a dictionary.
 
         :returns: The dictionary.
-        :raises ValueError: If the server info holds a token-based `Secret`, which Haystack does not write to files.
+        :raises ValueError: If the server info contains a token-based `Secret`, which Haystack does not serialize.
         """
         return default_to_dict(self, **self._stored_parameters(MCPResourceFetcher))
 
 
 def _concerns_one_resource(error: Exception) -> bool:
-    # Every other error says that the server cannot be reached, which would befall each of the resources.
+    # Every other error means that the server cannot be reached, so that no resource could be read.
     return not is_out_of_reach(error, "read_resource")
 
 
@@ -299,7 +303,7 @@ def _described(listed: types.Resource | None) -> dict[str, Any]:
 
 def _variables_of(uri_template: str) -> dict[str, bool]:
     return {
-        name.removesuffix("*"): operator not in ("?", "&")  # servers do without those in the query
+        name.removesuffix("*"): operator not in ("?", "&")  # variables in the query are optional for servers
         for operator, names in _EXPRESSION.findall(uri_template)
         for name in names.split(",")
     }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls tools in Haystack pipelines: those that a model asks for, without an Agent, and a single one, without a model.
+Components that call tools in Haystack pipelines: for a model without an Agent, or one tool without a model.
 """
 
 from .tool_caller import MCPToolCaller

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPToolCaller`: a component that makes the tool calls of a model.
+"""
+
 from __future__ import annotations
 
 import inspect
@@ -60,7 +64,7 @@ class _Step:
     state: State
     history: list[ChatMessage]
     replies: list[ChatMessage]
-    # Only if the tools get it, too.
+    # The streaming callback for the tools; None if they do not get it.
     callback: Any
     # The results, by the positions of the calls.
     messages: dict[int, ChatMessage] = field(default_factory=dict)
@@ -69,16 +73,16 @@ class _Step:
 @component
 class MCPToolCaller:
     """
-    Makes the tool calls of a model's replies, and returns the tool messages: what ToolInvoker was on Haystack 2.
+    Makes the tool calls of a model's replies, and returns the tool messages, like ToolInvoker on Haystack 2.
 
-    Any tools of Haystack can be called, those of MCP servers and others. The calls of a reply run at the same time, up
-    to `max_concurrency`; the messages are in the order of the calls. Calls that have a result already are not made
-    again, so that a whole conversation can be passed.
+    It can call all Haystack tools, not only those of MCP servers. The calls of a reply run concurrently, up to
+    `max_concurrency`; the messages are in the order of the calls. Calls that already have a result are not made again,
+    so a whole conversation can be passed.
 
-    What goes wrong is told to the model: an unknown tool, arguments that the tool refuses, a call that fails.
+    The model gets an error message for an unknown tool, arguments that the tool refuses, or a call that fails.
 
     For a loop in a pipeline, connect the output `messages` to the chat generator's input again, and take the answer
-    from the output `replies`: a run gives `messages` if there were calls, and `replies` if there were none.
+    from the output `replies`: a run returns `messages` if there were calls, and `replies` if there were none.
 
     ### Usage example
 
@@ -110,15 +114,15 @@ class MCPToolCaller:
         Initialize the component. Nothing is connected yet.
 
         :param tools: The tools: a Toolset, or a list of Tools and Toolsets.
-        :param raise_on_failure: Whether a call that fails, or an unknown tool, is an error of the component instead of
-            a message for the model.
+        :param raise_on_failure: Whether a failed call, or an unknown tool, is an error of the component instead of a
+            message for the model.
         :param max_concurrency: How many calls run at a time.
         :param state_schema: The State that the tools read (`inputs_from_state`) and write (`outputs_to_state`), as for
             an Agent: a dictionary from keys to their `type` and, optionally, a `handler` that merges values. Each key
             is an optional input of the component, and an output.
-        :param streaming_callback: Gets a StreamingChunk with each result, and a last one with the `finish_reason`
+        :param streaming_callback: Gets a StreamingChunk with each result, and a last chunk with the `finish_reason`
             "tool_call_results".
-        :param tool_streaming_callback_passthrough: Whether the tools get the callback, too, e.g. for the progress that
+        :param tool_streaming_callback_passthrough: Whether the tools also get the callback, e.g. for the progress that
             an MCP server reports.
         :raises ValueError: If a parameter is invalid.
         """
@@ -148,7 +152,7 @@ class MCPToolCaller:
 
     def warm_up(self) -> None:
         """
-        Warm the tools up, MCP servers at the same time. Cheap if they are warm.
+        Warm the tools up, connecting to MCP servers concurrently. Cheap if they are warm.
 
         :raises MCPConnectionError: If a server cannot be reached.
         """
@@ -190,17 +194,17 @@ class MCPToolCaller:
         :param messages: Messages with tool calls: the replies of a chat generator, or a whole conversation.
         :param history: Messages that come before `messages` in the output `messages`.
         :param state: The State of the tools; it is changed. Default: a new one with the `state_schema`.
-        :param streaming_callback: As in the constructor, instead of that one.
-        :param tools: Tools for this run, instead of those of the component.
+        :param streaming_callback: Replaces the callback of the component.
+        :param tools: Tools for this run, which replace the tools of the component.
         :param state_inputs: Values for the keys of `state_schema`.
         :returns: A dictionary with:
             - `tool_messages`: One message for each call, in the order of the calls.
             - `messages`: `history`, `messages` and the tool messages, for the next turn of the model. Only if there
               were calls.
-            - `replies`: `messages` as they came. Only if there were no calls.
+            - `replies`: The unchanged `messages`. Only if there were no calls.
             - `state`: The State after the calls.
-            - `tool_call_counts`: How often each tool was called, failed calls and unknown tools included.
-            - for each key of `state_schema` that the State has, its value.
+            - `tool_call_counts`: The number of calls by tool, including failed calls and unknown tools.
+            - The value of each key of `state_schema` that the State has.
         :raises MCPToolNotFoundError: With `raise_on_failure`, if there is no such tool.
         :raises ToolInvocationError: With `raise_on_failure`, if a call fails.
         :raises MCPBudgetExceededError: If a `call_budget` ends the run.
@@ -212,7 +216,7 @@ class MCPToolCaller:
         warm_up_tools(tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls, set(step.state.schema)):
-            # The arguments are taken before any call of the batch runs: the State changes between batches only.
+            # Collect all arguments before any call of the batch runs, so that the State changes only between batches.
             made = [partial(invoke, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
                 results = [made[0]()] if len(made) == 1 else run_in_threads(made, self.max_concurrency)
@@ -277,13 +281,13 @@ class MCPToolCaller:
     ) -> _Step:
         named = _tools_by_name(flatten_tools_or_toolsets(tools))
         given = {key: value for key, value in state_inputs.items() if value is not None}
-        # What tools write for nobody in particular is in the State all the same.
+        # Outputs of tools get into the State even if their keys are not in the schema.
         written = {key: {"type": object} for tool in named.values() for key in tool.outputs_to_state or {}}
         own = State(schema={**written, **(self.state_schema or {})}, data=given)
         if state is None:
             state = own
         else:
-            # One of another MCPToolCaller has the keys of that one only.
+            # A State from another MCPToolCaller has only that component's keys.
             for key, definition in own.schema.items():
                 state.schema.setdefault(key, definition)
             for key, value in given.items():
@@ -366,12 +370,12 @@ async def _send(callback: Any, chunk: StreamingChunk) -> None:
         await sent
 
 
-# The calls of a step: which are to be made, in which order, with which arguments, and what they leave in the State.
+# The calls of a step: selecting and ordering them, completing their arguments, and storing their outputs in the State.
 
 
 def _pending_calls(messages: Sequence[ChatMessage]) -> list[ToolCall]:
     """
-    Return the tool calls that have no result yet, of replies or of a whole conversation.
+    Return the tool calls in replies, or in a whole conversation, that have no result yet.
     """
     pending = []
     for position, message in enumerate(messages):
@@ -395,7 +399,7 @@ def _is_same(first: ToolCall, second: ToolCall) -> bool:
 
 def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
     """
-    Index tools, of which no two have the same name.
+    Index tools by name, and refuse duplicate names.
     """
     named: dict[str, Tool] = {}
     for tool in tools:
@@ -407,10 +411,10 @@ def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 def _in_batches(calls: Sequence[ResolvedCall], all_keys: set[str]) -> list[list[int]]:
     """
-    Order calls so that one that reads a key of the State runs after those that write it.
+    Order calls so that a call that reads a State key runs after those that write it.
 
-    Where two wait for each other, the one that the model called first goes first. The calls of a batch, which are given
-    by their positions, may run at the same time.
+    If two calls wait for each other, the one that comes first in the reply runs first. A batch is a list of positions
+    of calls that may run concurrently.
     """
     keys = [_state_keys(call, all_keys) for call in calls]
     waits_for = [
@@ -427,7 +431,7 @@ def _in_batches(calls: Sequence[ResolvedCall], all_keys: set[str]) -> list[list[
 
 
 def _state_keys(resolved: ResolvedCall, all_keys: set[str]) -> tuple[set[str], set[str]]:
-    # What it reads and what it writes.
+    # Returns the keys that the call reads, and those that it writes.
     tool, given = resolved.tool, resolved.call.arguments
     if tool is None:
         return set(), set()
@@ -439,7 +443,7 @@ def _state_keys(resolved: ResolvedCall, all_keys: set[str]) -> tuple[set[str], s
 
 def _call_arguments(tool: Tool, call: ToolCall, state: State, streaming_callback: Any = None) -> dict[str, Any]:
     """
-    Complete the arguments of a call. Those of the model take precedence over the State.
+    Complete the arguments of a call. The model's arguments take precedence over the State.
     """
     arguments = dict(call.arguments)
     for key, name in (tool.inputs_from_state or {}).items():
@@ -456,13 +460,13 @@ def _parameters(tool: Tool) -> dict[str, Any]:
     if isinstance(tool, ComponentTool):
         sockets = tool._component.__haystack_input__._sockets_dict  # type: ignore[attr-defined]
         return {name: socket.type for name, socket in sockets.items()}
-    # An asynchronous tool of Haystack 3 need not have the other.
+    # An asynchronous tool of Haystack 3 may have no `function`.
     function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     if function is None:
         return {}
     try:
         signature = inspect.signature(function, eval_str=True)
-    except (AttributeError, NameError, SyntaxError, TypeError):  # of types for type checkers only, and of words
+    except (AttributeError, NameError, SyntaxError, TypeError):  # annotations for type checkers only, or plain words
         signature = inspect.signature(function)
     return {name: parameter.annotation for name, parameter in signature.parameters.items()}
 

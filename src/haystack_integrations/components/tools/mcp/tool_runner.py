@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`MCPToolRunner`: a component that calls one tool of a server, without a model.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -36,12 +40,12 @@ class MCPToolRunner:
     """
     Calls one tool of an MCP server in a pipeline, without a model.
 
-    The parameters of the tool are inputs of the component: those in `inputs`, or, without them, all that the tool has.
-    These are known at once if the tool has a `snapshot`, and from warm-up on otherwise. Only inputs that are known at
-    once can be connected to other components, because neither creating the component, nor loading it from YAML, nor
-    connecting it asks the server.
+    The parameters of the tool are inputs of the component: those in `inputs`, or by default all of them. All parameters
+    are known at once if the tool has a `snapshot`, otherwise only from warm-up on. Only inputs that are known at once
+    can be connected to other components, because creating the component, loading it from YAML and connecting it in a
+    pipeline send no request to the server.
 
-    Documents and other objects of Haystack are passed to the tool as JSON.
+    Documents and other Haystack objects are passed to the tool as JSON.
 
     ### Usage example
 
@@ -72,14 +76,14 @@ class MCPToolRunner:
 
         :param tool: The tool.
         :param inputs: The parameters of the tool that become inputs of the component: a list of names, or a dictionary
-            from names to types. Default: all that the tool's `snapshot` has, or that the server declares, from warm-up
-            on.
-        :param optional_inputs: Those of the `inputs` that need not be provided. Those in `arguments` are optional, too.
+            from names to types. Default: all parameters in the tool's `snapshot`, or those that the server declares,
+            from warm-up on.
+        :param optional_inputs: The `inputs` that need not be provided. Inputs in `arguments` are optional as well.
         :param outputs: Keys of the tool's structured content that become outputs of the component, with their types:
             `{"total": float}`. The types are for connecting components; they are not checked.
-        :param arguments: Values of parameters for which a run gets no others.
-        :param raise_on_failure: Whether a call that fails is an error of the component. If False, its text is the
-            output `error`, and there are no other outputs.
+        :param arguments: Default values of parameters.
+        :param raise_on_failure: Whether a failed call is an error of the component. If False, the message is the output
+            `error`, and there are no other outputs.
         :raises ValueError: If a parameter is invalid.
         """
         self.tool = tool
@@ -88,7 +92,7 @@ class MCPToolRunner:
         self.outputs = outputs
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
-        # From warm-up on, or at once with a snapshot.
+        # True from warm-up on, or at once with a snapshot.
         self._knows_parameters = False
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
@@ -107,7 +111,7 @@ class MCPToolRunner:
         If the tool has a `snapshot`, `run` connects instead.
 
         :raises MCPConnectionError: If connecting fails.
-        :raises MCPDriftError: If the server is connected to, and its tool is not that of the `snapshot`.
+        :raises MCPDriftError: If the server is connected, and its tool differs from the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have the tool.
         """
         self.tool.warm_up()
@@ -151,15 +155,15 @@ class MCPToolRunner:
         Call the tool.
 
         :param arguments: Arguments of the tool by name. They take precedence over `parameters`.
-        :param parameters: Arguments of the tool. None is as no value; pass it in `arguments` to send it.
+        :param parameters: Arguments of the tool. None means no value; to send None, pass it in `arguments`.
         :returns: A dictionary with:
             - `text`: The text of the result.
             - `structured`: The structured content of the result, parsed; None if there is none.
-            - `content`: All content as Haystack's: TextContent, ImageContent and FileContent.
+            - `content`: All content as Haystack objects: TextContent, ImageContent and FileContent.
             - `documents`: A Document for each text and each embedded text resource of the result.
             - `links`: The URIs of the resources that the result links to, e.g. for an MCPResourceFetcher.
-            - for each key of `outputs` that the structured content has, its value.
-            - `error`: Only if the call failed, without `raise_on_failure`: why.
+            - The value of each key of `outputs` that the structured content has.
+            - `error`: Why the call failed. Only if it failed, without `raise_on_failure`.
         :raises MCPInvocationError: If the call fails, with `raise_on_failure`.
         """
         try:
@@ -198,7 +202,7 @@ class MCPToolRunner:
         found: Mapping[str, Any] = structured if isinstance(structured, Mapping) else {}
         if missing := [name for name in self.outputs or {} if name not in found]:
             logger.warning(
-                "Tool '{tool}' gave no value for the outputs {missing}, so what is connected to them does not run. "
+                "Tool '{tool}' returned no value for the outputs {missing}; components connected to them do not run. "
                 "Its structured content has: {found}",
                 tool=self.tool.name,
                 missing=", ".join(missing),
@@ -245,14 +249,14 @@ class MCPToolRunner:
         :returns: The component.
         """
         parameters = dict(data.get("init_parameters", {}))
-        # Haystack's own loading of tools, with all its checks, takes lists.
+        # Haystack's own function for loading tools, with all its checks, takes lists.
         stored = {"tools": [parameters["tool"]]}
         deserialize_tools_or_toolset_inplace(stored, key="tools")
         [parameters["tool"]] = stored["tools"]
         for name in ("inputs", "outputs"):
             if isinstance(parameters.get(name), Mapping):
                 parameters[name] = {key: deserialize_type(kind) for key, kind in parameters[name].items()}
-        # Not `default_from_dict`: on Haystack 3 it would take `arguments` with a "type" for an object to import.
+        # Not `default_from_dict`: on Haystack 3 it would treat `arguments` with the key "type" as an object to import.
         return cls(**parameters)
 
 
