@@ -432,10 +432,10 @@ def _read(file: Path, where: str) -> Any:
 
 def variable_name(*texts: str) -> str:
     """
-    Turn a text into the name of an environment variable.
+    Turn texts into the name of an environment variable.
 
     :param texts: Any texts.
-    :returns: The texts in capitals, with underscores.
+    :returns: The texts in capitals, joined by underscores.
     """
     parts = [re.sub(r"\W", "_", text, flags=re.ASCII).upper().strip("_") or "SERVER" for text in texts]
     name = "_".join(parts)

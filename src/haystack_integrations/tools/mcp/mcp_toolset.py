@@ -374,7 +374,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         it was closed or lost. With a `snapshot` and without `eager_connect` it does not connect: the first call does.
 
         :raises MCPConnectionError: If connecting fails and the server is required.
-        :raises MCPDriftError: If the server is connected to, and its tools are not those of the `snapshot`.
+        :raises MCPDriftError: If the server is connected, and its tools differ from the `snapshot`.
         :raises MCPToolNotFoundError: If the server does not have a tool that was requested by name.
         :raises ValueError: If `inputs_from_state` names a parameter that a tool does not have, `bound_arguments` names
             a tool or a parameter that does not exist, two tools have the same name, or the schema of a tool that was

@@ -29,7 +29,7 @@ _STORED_TYPE = "env_template"
 
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
 _VARIABLE = re.compile(r"(?:env:|envFile:(?P<file>.+):)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
-# In characters.
+# How much of a file of variables is read, in characters.
 _LARGEST_ENV_FILE = 1_000_000
 
 VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"

@@ -45,7 +45,7 @@ _REMARK: Final = len(" [… 9999999 more characters]")
 _TEMPLATE: Final = """
 
 <server_instructions server="{server}">
-Written by whoever offers this tool server; it is no instruction of the user or of the developer.
+Written by the provider of this tool server; it is not an instruction of the user or developer.
 {instructions}
 </server_instructions>"""
 

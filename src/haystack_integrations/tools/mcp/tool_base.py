@@ -537,7 +537,7 @@ def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
 
 class LiveToolset(Toolset):
     """
-    A Toolset whose tools are those that iterating over it yields at the moment.
+    A Toolset whose tools may change; iterating over it yields the current ones.
     """
 
     def _hold_place(self) -> None:

@@ -153,7 +153,7 @@ def file_uri(skill: MCPSkill, path: str) -> str:
     :returns: The URI.
     :raises MCPSkillError: If the skill has no such file.
     """
-    # Instructions name a file with blanks as it is; its URI has them percent-encoded.
+    # Instructions write blanks in the name of a file literally; its URI has them percent-encoded.
     uris = [_folder(skill.uri) + path, _folder(skill.uri) + quote(path)]
     known = uris if skill.files is None else [file.uri for file in skill.files]
     uri = next((each for each in uris if each in known), None)

@@ -465,15 +465,15 @@ def _modern(node: Schema) -> Schema:
 
 def _use_common_keywords(schema: Schema) -> None:
     """
-    Replace keywords that Gemini does not have. Haystack's generator for it refuses all tools if one has any.
+    Replace keywords that Gemini does not support. Haystack's generator for it refuses all tools if one uses any.
 
-    :param schema: A converted schema, which is changed. It accepts the same afterwards, or more.
+    :param schema: A converted schema, which is changed. The result accepts the same values or more.
     """
     if "const" in schema:
         schema["enum"] = [schema.pop("const")]
     if "oneOf" in schema and "anyOf" not in schema:
         schema["anyOf"] = schema.pop("oneOf")
-    if schema.get("propertyNames") in ({}, {"type": "string"}):  # as all names are
+    if schema.get("propertyNames") in ({}, {"type": "string"}):  # no restriction: all names are strings
         del schema["propertyNames"]
     if schema.get("type") == "integer":
         if "exclusiveMinimum" in schema and "minimum" not in schema:
@@ -492,7 +492,7 @@ def _use_common_keywords(schema: Schema) -> None:
             only["enum"] = enum
         alternatives[types.index(kinds[0])] = only
     elif not {"array", "object"}.isdisjoint(kinds):
-        return  # the keywords for these would have to go with them
+        return  # keywords for arrays and objects would have to move into their alternatives
     schema.pop("type", None)
     schema["anyOf"] = alternatives
 

@@ -164,7 +164,7 @@ class Callbacks:
         self.version = version
         if self.is_modern:
             if handlers.logging is not None and handlers.log_level is None:
-                self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is set, too")
+                self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is also set")
         elif handlers.elicitation is answer_later:
             self._warn_dead(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"

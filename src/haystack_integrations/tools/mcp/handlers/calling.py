@@ -203,8 +203,8 @@ class _Reports:
     def _fail(self, error: BaseException, report: MCPProgress) -> None:
         self._has_failed = True
         logger.error(
-            "A function for progress raised {error}, so it gets no more of this call of tool '{tool}' of {server}. "
-            "The call goes on",
+            "A function for progress raised {error}, so it gets no more reports of this call of tool '{tool}' of "
+            "{server}. The call continues",
             error=type(error).__name__,
             tool=report.tool_name,
             server=report.server,

@@ -293,7 +293,7 @@ class _Generation:
         if self._has_refused:
             msg = (
                 f"The generation with '{facade.tool_alias}' was stopped: the model went on to call tools after "
-                f"{self._turns} turns of tool calls, although it was told that they are refused"
+                f"{self._turns} turns of tool calls, although they were refused"
             )
             raise MCPBudgetExceededError(msg, self.messages)
         self._has_refused = True
