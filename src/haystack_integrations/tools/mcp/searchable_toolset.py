@@ -63,8 +63,8 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 MOST_RESULTS: Final = 20
 
 DESCRIPTION: Final = (
-    "Find tools and load them. Use this first whenever no tool that is loaded does what is needed: there are many "
-    "more. What is found can be called from then on."
+    "Find and load tools. Use this first whenever no loaded tool does what is needed: there are many more. Tools that "
+    "are found can be called from then on."
 )
 _ARGUMENTS: Final = {"tool_keywords": {"type": "string"}, "k": {"type": "integer"}}
 _PARAMETERS: Final = {
