@@ -55,7 +55,7 @@ def test_the_yaml_has_what_the_file_says_and_no_defaults(
         "tool_name_prefix": "time",
     }
     assert "server 'time': these environment variables are not set: NOT_SET_ANYWHERE" in ran.errors
-    assert "server 'time': passed over autoApprove" in ran.errors
+    assert "server 'time': ignored autoApprove" in ran.errors
 
 
 def test_secrets_in_plain_text_become_environment_variables(

@@ -94,7 +94,7 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     assert found["warning"] == [
         "good: `envFile` cannot be read: No such file or directory",
         "good: `env.API_KEY` has a secret in plain text",
-        "few: passed over autoApprove",
+        "few: ignored autoApprove",
         "few: `tool_overrides` has the tool 'divde', which is not there",
     ]
     told = " ".join(found["problem"])

@@ -167,7 +167,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
 def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     keys = ["autoApprove", "$typeName", "//", "name", "5"]
     assert load({"command": "x", **{key: ["s3ntinel"] for key in keys}}).server_info == StdioServerInfo("x")
-    assert f"server 'one': passed over {', '.join(keys)}" in caplog.text
+    assert f"server 'one': ignored {', '.join(keys)}" in caplog.text
     load({"command": "x", "headers": {"A": "s3ntinel"}, "cwd": "."})
     load({"url": "http://x/mcp", "env": {"A": "s3ntinel"}, "headers": {"A": "b"}})
     assert "server 'one': not used without a `url`: `headers`\n" in caplog.text

@@ -268,7 +268,7 @@ class Configuration:
             logger.info("{place} is disabled", place=place)
             return None
         if ignored := foreign_keys(entry):
-            self._warn(place, f"passed over {', '.join(ignored)}")
+            self._warn(place, f"ignored {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
         own = dict(settings.parameters)
         snapshot = own.get("snapshot")
