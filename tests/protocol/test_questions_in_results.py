@@ -139,7 +139,7 @@ async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else(
     client = scripted(DONE, elicitation=elicit)
     other = asyncio.ensure_future(asyncio.sleep(0.01))
     other.cancel()
-    client._server_requests.requests_under_way = lambda: [other]
+    client._server_requests.requests_in_flight = lambda: [other]
     responses = await client.answer_for_task({"a": question()})
     assert responses == {"a": {"action": "accept", "content": {"size": "small"}}}
 

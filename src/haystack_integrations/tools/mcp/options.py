@@ -30,7 +30,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from haystack_integrations.tools.mcp.budgets import ReturnedFailure
 from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
-from haystack_integrations.tools.mcp.convert.tool_schemas import NEEDS_TASKS, needs_tasks
+from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEEDS_TASKS, has_key, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
 
@@ -43,9 +43,6 @@ SMALLEST_RESULT: Final = 200
 ResultFormat: TypeAlias = Literal["text", "content", "json"]
 OnToolError: TypeAlias = Literal["agent", "model", "raise"]
 Hint: TypeAlias = Literal["read_only_hint", "destructive_hint", "idempotent_hint", "open_world_hint"]
-
-# With this key in a parameter's schema, its argument is also sent as an HTTP header, which proxies may log.
-_HEADER_KEY: Final = "x-mcp-header"
 
 
 @explains_options
@@ -393,10 +390,10 @@ class HiddenArguments:
         """
         for name, value in self.bound.items():
             declared = schema.get("properties")
-            if isinstance(value, Secret) and isinstance(declared, dict) and _has_key(declared.get(name), _HEADER_KEY):
+            if isinstance(value, Secret) and isinstance(declared, dict) and has_key(declared.get(name), HEADER_KEY):
                 msg = (
                     f"bound_arguments of tool '{self.tool_name}' binds '{name}' to a Secret, but the server also wants "
-                    f"this argument in an HTTP header ({_HEADER_KEY}), where it could be logged. Leave the tool out, "
+                    f"this argument in an HTTP header ({HEADER_KEY}), where it could be logged. Leave the tool out, "
                     "or pass the Secret as a token or header of the server info."
                 )
                 raise ValueError(msg)
@@ -506,12 +503,6 @@ def _loaded(value: Any) -> Any:
         case {"type": "value", "value": plain}:
             return plain
     return value
-
-
-def _has_key(schema: Any, key: str) -> bool:
-    if isinstance(schema, dict):
-        return key in schema or any(_has_key(each, key) for each in schema.values())
-    return isinstance(schema, list) and any(_has_key(each, key) for each in schema)
 
 
 # Descriptions

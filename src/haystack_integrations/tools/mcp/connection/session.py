@@ -299,7 +299,7 @@ class Session:
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
         self.life.caller = self._latest_caller
-        self.life.requests_under_way = lambda: [*self._watchdog.requests]
+        self.life.requests_in_flight = lambda: [*self._watchdog.requests]
         self.life.time_left = self._time_left
         self.life.latest_identity = lambda: self._user
         self._watchdog = Watchdog(self.life)

@@ -67,11 +67,11 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CLOSED = "the connection was closed"
-_FOR_NOBODY = (
+_NOT_PER_USER = (
     "changes are reported only to the server info's own session, not to a user's. Subscribe outside of the block of "
     "mcp_request_context."
 )
-_SOMEBODY_ELSES = "the server's session belongs to another identity"
+_SESSION_OF_ANOTHER = "the server's session belongs to another identity"
 _NO_HEADERS = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
     "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
@@ -269,7 +269,7 @@ class Supervisor:
             raise self._connect_error(with_full_stop(describe_throttle(self.throttle.seconds)))
         if self._opening is None or not self._opening.is_under_way:
             # The session of the server info belongs to no identity, even if a caller with an identity opens it.
-            self._opening = SharedTask(self._open(), _nobodys_context() if self.base is self else None)
+            self._opening = SharedTask(self._open(), _context_without_user() if self.base is self else None)
         try:
             async with within(timeout, self.server_info):
                 return self._checked(await _result(self._opening))
@@ -292,7 +292,7 @@ class Supervisor:
             return session
         if self.is_closed:
             raise self._connect_error(_CLOSED)
-        raise NotForCallerError(_SOMEBODY_ELSES)
+        raise NotForCallerError(_SESSION_OF_ANOTHER)
 
     def _connect_error(self, text: str, kind: type[MCPConnectionError] = MCPConnectionError) -> MCPConnectionError:
         msg = f"Failed to connect to {self.description}: {text}"
@@ -349,7 +349,7 @@ class Supervisor:
         self.generation = session.generation
         if self.base is self:
             listener = self.listening.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
-            session.listener_task = asyncio.create_task(listener.run(), context=_nobodys_context())
+            session.listener_task = asyncio.create_task(listener.run(), context=_context_without_user())
         return session
 
     def _new_session(self) -> Session:
@@ -449,7 +449,7 @@ class Supervisor:
         """
         operation = "subscribe_resource"
         if current_context.get() is not None:
-            msg = f"{failed_to(operation, self.description)}: {_FOR_NOBODY}"
+            msg = f"{failed_to(operation, self.description)}: {_NOT_PER_USER}"
             raise MCPConnectionError(msg, self.server_info, operation)
 
         async def served(_: Session) -> None:
@@ -559,7 +559,7 @@ async def _result(shared: SharedTask[T]) -> T:
         raise
 
 
-def _nobodys_context() -> contextvars.Context:
+def _context_without_user() -> contextvars.Context:
     # For a task that belongs to no identity, although a caller with one may have started it.
     context = contextvars.copy_context()
     context.run(current_identity.set, NO_IDENTITY)

@@ -40,6 +40,8 @@ SINGLE_SCHEMAS: Final = frozenset(
 )
 # Keywords whose values are texts for readers.
 TEXTS: Final = frozenset({"title", "description", "$comment"})
+# With this key in a parameter's schema, its argument is also sent as an HTTP header, which proxies may log.
+HEADER_KEY: Final = "x-mcp-header"
 
 # Haystack's Tool runs `Draft202012Validator.check_schema`, which uses up to eight Python frames per level of JSON. With
 # a deeper schema it could raise a RecursionError if the caller's stack is already some hundred frames deep.
@@ -174,6 +176,19 @@ def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
         else:
             changed[key] = change(key, value)
     return changed
+
+
+def has_key(schema: Any, key: str) -> bool:
+    """
+    Return whether a JSON value has a key at any depth.
+
+    :param schema: The value.
+    :param key: The key.
+    :returns: Whether an object in it has the key.
+    """
+    if isinstance(schema, dict):
+        return key in schema or any(has_key(each, key) for each in schema.values())
+    return isinstance(schema, list) and any(has_key(each, key) for each in schema)
 
 
 def map_strings(value: Any, change: Callable[[str], str]) -> Any:

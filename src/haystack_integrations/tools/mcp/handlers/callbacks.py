@@ -84,7 +84,7 @@ class Callbacks:
         # Returns the caller whose event loop to use for handlers that belong to no operation.
         self.caller: Callable[[], Caller | None] = lambda: None
         # Returns the tasks of the requests that such a handler may belong to.
-        self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
+        self.requests_in_flight: Callable[[], list[asyncio.Task[Any]]] = list
         # Makes the context manager in which a handler answers the server.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
@@ -252,7 +252,7 @@ class Callbacks:
 
     async def _guarded(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
         request = current_request.get()
-        requests = self.requests_under_way() if request is None else [request]
+        requests = self.requests_in_flight() if request is None else [request]
         if asyncio.current_task() in requests:  # the handler ends with its request anyway
             requests = []
         try:

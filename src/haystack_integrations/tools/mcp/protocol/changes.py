@@ -151,7 +151,7 @@ _MOST_KEPT: Final = 1024
 _LONGEST_TTL: Final = 86_400_000
 
 # The identity under which public results are kept.
-_ANYBODY: Final = object()
+_ALL_USERS: Final = object()
 
 # The method, its parameters, and the identity that may get the result.
 _Key: TypeAlias = tuple[str, tuple[tuple[str, Any], ...], Any]
@@ -212,7 +212,7 @@ class CachedResults:
         :returns: The result.
         """
         about = tuple(sorted(params.items()))
-        own, public = (method, about, current_identity.get().key), (method, about, _ANYBODY)
+        own, public = (method, about, current_identity.get().key), (method, about, _ALL_USERS)
         for key in () if is_refresh else (own, public):
             result, expires_at = self._kept.pop(key, ({}, 0.0))
             if expires_at > monotonic():

@@ -240,7 +240,7 @@ class SessionLife:
         # Returns the identity for messages that belong to no request: the latest one, which has the newest token.
         self.latest_identity: Callable[[], Identity] = current_identity.get
         # Returns the tasks of the requests under way; a server's question may belong to one of them.
-        self.requests_under_way: Callable[[], list[asyncio.Task[Any]]] = list
+        self.requests_in_flight: Callable[[], list[asyncio.Task[Any]]] = list
         # Returns the caller in whose event loop a handler runs if the server does not name the call.
         self.caller: Callable[[], Caller | None] = lambda: None
 

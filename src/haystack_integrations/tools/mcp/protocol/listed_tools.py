@@ -30,11 +30,10 @@ from referencing import Registry
 
 from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
-from haystack_integrations.tools.mcp.convert.tool_schemas import shortened
+from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, has_key, shortened
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-_HEADER: Final = "x-mcp-header"
 
 # The module of the SDK that reads this header.
 _INBOUND: Final = "mcp.shared.inbound"
@@ -194,7 +193,7 @@ class ListedTools:
         listed = read.result["tools"]
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:
-            if mentioning := [tool for tool in listed if _mentions_header(tool.get("inputSchema"))]:
+            if mentioning := [tool for tool in listed if has_key(tool.get("inputSchema"), HEADER_KEY)]:
                 await imported(_INBOUND)  # the SDK takes half a second, and few tools need it
             for tool in listed:
                 self._headers.pop(tool["name"], None)
@@ -225,7 +224,7 @@ class ListedTools:
         schema = tool["inputSchema"]
         reason = find_invalid_x_mcp_header(schema)
         if reason is not None:
-            return f"invalid {_HEADER} ({reason})"
+            return f"invalid {HEADER_KEY} ({reason})"
         self._headers[tool["name"]] = x_mcp_header_map(schema)
         return None
 
@@ -296,9 +295,3 @@ class ListedTools:
                 server=self._describe(),
                 reason=reason,
             )
-
-
-def _mentions_header(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return _HEADER in schema or any(map(_mentions_header, schema.values()))
-    return isinstance(schema, list) and any(map(_mentions_header, schema))

@@ -203,7 +203,7 @@ class WireClient(MCPClient):
         requests = self._server_requests = ServerRequests(self.handlers, self._describe(), self.redactor)
         requests.on_question = self.on_question
         requests.caller = self.life.caller
-        requests.requests_under_way = self.life.requests_under_way
+        requests.requests_in_flight = self.life.requests_in_flight
         self._cached.clear()
 
     async def _negotiate(self, channel: Channel) -> ServerDetails:
@@ -260,8 +260,8 @@ class WireClient(MCPClient):
         self._failure = what
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # A diagnosis would send requests without a token.
-        asks_nobody = is_unauthorized or self.life.throttle.seconds > 0
-        advice = None if asks_nobody else await self._advice()
+        needs_no_advice = is_unauthorized or self.life.throttle.seconds > 0
+        advice = None if needs_no_advice else await self._advice()
         what = with_full_stop(what)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
         kind = MCPAuthorizationError if wants_login else MCPConnectionError

@@ -95,7 +95,7 @@ _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class _Said:
+class _ErrorBody:
     """
     The content of an error response's body.
 
@@ -111,7 +111,7 @@ class _Said:
     is_answer: bool
 
     @classmethod
-    def of(cls, body: bytes, exchange: Exchange) -> _Said:
+    def of(cls, body: bytes, exchange: Exchange) -> _ErrorBody:
         found = read_messages(body)
         errors = [frame.get("error") for frame in found if isinstance(frame, dict)]
         # In a request, `error` may be anything.
@@ -147,7 +147,7 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
         return (reason if has_session and exchange.method in COMMON_METHODS else None), False
     if _is_too_busy(response, exchange):
         return None, False
-    said = _Said.of(body, exchange)
+    said = _ErrorBody.of(body, exchange)
     lost = _why_lost(response, said, exchange) if has_session else None
     if lost is UNKNOWN_SESSION:
         exchange.settle(RefusedError(lost, status=status_of(response)))
@@ -183,7 +183,7 @@ def _describe_redirect(response: httpx2.Response) -> str:
     return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
 
 
-def _settle_refused(response: httpx2.Response, said: _Said, exchange: Exchange) -> None:
+def _settle_refused(response: httpx2.Response, said: _ErrorBody, exchange: Exchange) -> None:
     status, code = status_of(response), response.status_code
     error = said.error if media_type(response).startswith("application/json") else None
     reason = f"the server answered with HTTP {status}"
@@ -203,7 +203,7 @@ def _settle_refused(response: httpx2.Response, said: _Said, exchange: Exchange) 
     exchange.settle(failure)
 
 
-def _why_lost(response: httpx2.Response, said: _Said, exchange: Exchange) -> str | None:
+def _why_lost(response: httpx2.Response, said: _ErrorBody, exchange: Exchange) -> str | None:
     """
     Describe why the session of a refused request should take no more requests; None if it can go on.
 
