@@ -312,3 +312,14 @@ def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(refusa
     with MCPConnection(server.info(base_delay=0.01)) as connection:
         assert connection.call_tool("pay").content[0].text == "paid"
     assert server.sessions == 2
+
+
+@pytest.mark.parametrize("at_connect", [True, False])
+def test_sessions_that_only_one_of_several_workers_knows_are_named_as_the_cause(at_connect: bool) -> None:
+    def other_worker(_server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response:
+        return httpx2.Response(404, json=rpc_error("Session not found"))
+
+    server = HandshakeServer(other_worker, other_worker) if at_connect else HandshakeServer(other_worker)
+    with pytest.raises((MCPConnectionError, MCPInvocationError), match="one worker of several only; use sticky"):
+        with MCPConnection(server.info(base_delay=0.01)) as connection:
+            connection.call_tool("pay")

@@ -53,7 +53,7 @@ class RequestError(Exception):
 
     # The fate of the request.
     fate: ClassVar[Fate]
-    # The text in the body of an HTTP error. It may quote the request, so only the caller of the request may see it.
+    # The text in the body of an HTTP error, or advice. It may quote the request, so only its caller may see it.
     said: str = ""
 
     def __init__(self, reason: str, *, status: str | None = None) -> None:

@@ -32,6 +32,9 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
 DOUBTFUL_SESSION = "the server seems to have lost the session"
+_FOR_ONE_WORKER = (
+    "each session seems to be known to one worker of several only; use sticky sessions, or a server without sessions"
+)
 
 # The content type of answers that are streamed.
 EVENT_STREAM = "text/event-stream"
@@ -150,7 +153,9 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
     said = _ErrorBody.of(body, exchange)
     lost = _why_lost(response, said, exchange) if has_session else None
     if lost is UNKNOWN_SESSION:
-        exchange.settle(RefusedError(lost, status=status_of(response)))
+        refusal = RefusedError(lost, status=status_of(response))
+        refusal.said = _FOR_ONE_WORKER  # seen only if a new session is unknown, too
+        exchange.settle(refusal)
     else:
         _settle_refused(response, said, exchange)
     # A server that is only slow may still know the session.
