@@ -270,7 +270,7 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str
     assert server.sessions == 1
 
 
-@pytest.mark.parametrize("status", [400, 403, 500])
+@pytest.mark.parametrize("status", [400, 403, 429, 500])
 def test_whoever_is_refused_sees_what_the_server_says_and_others_do_not(
     status: int, caplog: pytest.LogCaptureFixture
 ) -> None:

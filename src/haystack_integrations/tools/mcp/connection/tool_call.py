@@ -291,10 +291,10 @@ class ToolCall:
                     gate.failed("it was silent until a call timed out", entered_at)
             case CallLeftOpenError():
                 gate.answered()
-            case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str() as status)):
+            case MCPInvocationError(_outcome="did_not_run", __cause__=RefusedError(status=str(status), reason=reason)):
                 # Other refusals may concern one user's token only.
                 if status.startswith("429") and not self._supervisor.throttle.seconds:
-                    gate.failed(str(error), entered_at)
+                    gate.failed(reason, entered_at)
             case MCPInvocationError():
                 # Without either, the error may be our own, for a call that could not be sent.
                 if error.code is not None or error.is_tool_error:
