@@ -7,6 +7,7 @@ HTTP error responses as servers send them: what each says about the request and 
 sent again, because the tool cannot have run.
 """
 
+import json
 import logging
 import re
 from contextlib import nullcontext
@@ -300,6 +301,24 @@ def test_a_failed_connect_says_what_the_server_says(refusal: httpx2.Response, sa
     info = StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport)
     with pytest.raises(MCPConnectionError, match=re.escape(f": it answered with {said}")):
         MCPConnection(info).open()
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_what_a_server_says_to_a_connect_is_not_told_to_others_whom_it_is_left_alone_for(
+    status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        return error_of(json.loads(request.content), -32000, "the account A-4711 is blocked", status=status)
+
+    transport = httpx2.MockTransport(refuse)
+    info = StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport, max_retries=0)
+    connection = MCPConnection(info)
+    for _ in range(5):
+        with pytest.raises(MCPInvocationError, match="A-4711"):
+            connection.call_tool("pay")
+    with pytest.raises(MCPInvocationError, match=r"is left alone .*it answered with ") as failure:
+        connection.call_tool("pay")
+    assert "A-4711" not in str(failure.value) + caplog.text
 
 
 @rows(

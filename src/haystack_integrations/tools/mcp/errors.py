@@ -104,6 +104,9 @@ class MCPConnectionError(MCPError):
     # Whether only this request failed, because of its content or the server's answer; other requests may succeed.
     _is_of_request: bool = False
 
+    # What may be told to others, whose calls are not sent because of it, if that is not all.
+    _for_others: str | None = None
+
     def __init__(
         self,
         message: str,

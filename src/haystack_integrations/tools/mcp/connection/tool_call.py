@@ -285,7 +285,7 @@ class ToolCall:
             case MCPOutcomeUnknownError():
                 gate.failed(error.reason or str(error), entered_at)
             case CallDidNotRunError() | MCPConnectionError() if not self._supervisor.throttle.seconds:
-                gate.failed(str(error), entered_at)
+                gate.failed(error._for_others or str(error), entered_at)
             case DeadlineError():
                 if self._session.life.heard_at < self._attempt_began:
                     gate.failed("it was silent until a call timed out", entered_at)

@@ -265,13 +265,17 @@ class WireClient(MCPClient):
         what = with_full_stop(what)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
         kind = MCPAuthorizationError if wants_login else MCPConnectionError
-        return kind(
+        failure = kind(
             f"Failed to connect to {self._describe()}: {f'{what} {advice}' if advice else what}",
             server_info=self._server_info,
             operation="connect",
             code=protocol.code if protocol is not None else None,
             data=protocol.data if protocol is not None else None,
         )
+        if protocol is not None or (isinstance(error, RequestError) and error.said):
+            refused = f"HTTP {self._connect_status}" if self._connect_status else "an error"
+            failure._for_others = f"Failed to connect to {self._describe()}: it answered with {refused}"
+        return failure
 
     def progress(self) -> str:
         """
