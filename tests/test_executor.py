@@ -14,6 +14,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -91,13 +92,16 @@ class TestInstance:
             with pytest.raises(ExecutorStartError, match="sessions could not be started: can't start new thread"):
                 AsyncExecutor()
 
-    def test_uses_uvloop_if_it_is_installed(self, executor, monkeypatch):
+    def test_uses_uvloop_if_it_is_installed_and_gevent_has_not_replaced_threads(self, executor, monkeypatch):
         uvloop = pytest.importorskip("uvloop")
         assert isinstance(executor.get_loop(), uvloop.Loop)
-        monkeypatch.setitem(sys.modules, "uvloop", None)
-        without = AsyncExecutor()
-        assert type(without.get_loop()).__module__.startswith("asyncio")
-        without.shutdown()
+        gevent = SimpleNamespace(is_module_patched=lambda name: name == "threading")
+        for module, content in ("gevent.monkey", gevent), ("uvloop", None):
+            with monkeypatch.context() as patch:
+                patch.setitem(sys.modules, module, content)
+                without = AsyncExecutor()
+                assert type(without.get_loop()).__module__.startswith("asyncio")
+                without.shutdown()
 
 
 class TestRunAndRunAsync:

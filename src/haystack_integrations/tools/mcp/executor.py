@@ -62,16 +62,24 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
     # glibc keeps freed memory up to twice the size of the largest block freed so far. This block is never touched, but
     # because of it, a message of 1 MB can reuse memory; allocating it anew would take longer than reading the message.
     bytes(_KEPT_MEMORY)
+    loop = asyncio.new_event_loop() if _are_threads_greenlets() else _fastest_event_loop()
+    loop.getaddrinfo = _look_up  # type: ignore[method-assign]
+    return loop
+
+
+def _are_threads_greenlets() -> bool:
+    # gevent replaces threads by greenlets. A loop of uvloop would never yield to the others.
+    gevent: Any = sys.modules.get("gevent.monkey")
+    return gevent is not None and bool(gevent.is_module_patched("threading"))
+
+
+def _fastest_event_loop() -> asyncio.AbstractEventLoop:
     # uvloop (the extra `fast`, not available on Windows) makes a call about 10 % faster.
-    loop: asyncio.AbstractEventLoop
     try:
         import uvloop  # noqa: PLC0415
     except ImportError:
-        loop = asyncio.new_event_loop()
-    else:
-        loop = uvloop.new_event_loop()
-    loop.getaddrinfo = _look_up  # type: ignore[method-assign]
-    return loop
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
 
 
 async def _look_up(*args: Any, **options: Any) -> Any:
