@@ -67,7 +67,7 @@ def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing():
     with MCPRegistry({"a": ForeignServer(definition("silent")).info}, [ToolConfig("x", ["a"])]) as registry:
         [schema] = registry.get_mcp("x").get_tool_schemas()
     parameters = {"type": "object", "properties": {}}
-    function = {"name": "silent", "description": "silent", "parameters": parameters}
+    function = {"name": "silent", "description": "", "parameters": parameters}
     assert schema == {"type": "function", "function": function}
 
 

@@ -75,13 +75,11 @@ class TestDefinition:
             "annotations": types.ToolAnnotations(read_only_hint=True),
             "meta": {"vendor/kind": "index"},
         }
-        untold = definition("untold", title="Tell")
-        server = ForeignServer(definition("search", schema, **described), definition("plain"), untold)
-        with MCPToolset(server.info) as toolset:
-            tool, plain = toolset["search"], toolset["plain"]
+        server = ForeignServer(definition("search", schema, **described), definition("plain"))
+        with MCPTool("search", server.info) as tool, MCPTool("plain", server.info) as plain:
             assert {name: getattr(tool, name) for name in described} == described
             assert (tool.parameters, tool.remote_name, tool.server_info) == (schema, "search", server.info)
-            assert (plain.description, toolset["untold"].description) == ("plain", "Tell")
+            assert plain.description == ""
 
     def test_a_name_and_a_description_of_ones_own_are_for_the_model_and_in_errors(self):
         with MCPTool("fail", COUNTER, exposed_name="my_fail", description="Mine.") as tool:

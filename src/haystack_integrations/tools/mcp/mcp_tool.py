@@ -467,9 +467,7 @@ class MCPTool(ToolBase, Tool):
         )
         shown_schema, self._argument_names = with_safe_arguments(self._schema)
         self.parameters = map_strings(shown_schema, visible)
-        # Amazon Bedrock refuses a whole request if one tool has none.
-        described = definition.description or definition.title or definition.name
-        description = self._custom_description or visible(described)
+        description = self._custom_description or visible(definition.description or "")
         if self.tool_options.include_output_schema:
             description = with_output_schema(description, map_strings(definition.output_schema, visible))
         self.description = description
