@@ -249,6 +249,26 @@ async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_i
     assert arrived == ["look", "look", "look", "act"]
 
 
+async def test_a_repetition_that_does_not_run_leaves_open_whether_the_first_call_ran():
+    server = ForeignServer(definition("look", annotations=types.ToolAnnotations(read_only_hint=True)))
+
+    async def silent(_context: Any, _params: types.CallToolRequestParams) -> types.CallToolResult:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    def repeating(call: MCPToolCall, call_next: Any) -> Any:
+        try:
+            return call_next(call)
+        except MCPOutcomeUnknownError:
+            return call_next(call.override(headers={"X-Attempt": "2"}))  # which no server in this process takes
+
+    server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, silent)
+    options = {"invocation_timeout": 0.3, "tool_options": ToolOptions(retry_idempotent=True)}
+    with MCPToolset(server.info, **options, interceptors=[repeating]) as toolset:
+        with pytest.raises(MCPOutcomeUnknownError, match=r"not reached over HTTP.*The tool may have run\.$"):
+            await toolset["look"].call_async()
+
+
 async def test_a_call_that_is_under_way_is_not_sent_beside(stdio_server):
     async def hedging(call: MCPToolCall, call_next: Any) -> Any:
         other = call.override(arguments={"seconds": 0.01})

@@ -26,6 +26,7 @@ from haystack.core.errors import SerializationError
 from haystack.utils import Secret, deserialize_callable
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
     MCPCallTimeoutError,
@@ -376,6 +377,7 @@ class InterceptedCall:
         if changes:
             changed = dataclasses.replace(current_context.get() or MCPRequestContext(), **changes)
             context.run(current_context.set, changed)
+        was_unanswered = call.name in self._unanswered
         self._under_way.append(call)
         is_known = self._is_answered = False
         try:
@@ -384,7 +386,11 @@ class InterceptedCall:
             is_known = self._is_answered = True
             return result
         except MCPInvocationError as error:
-            is_known = not isinstance(error, MCPOutcomeUnknownError)
+            outcome = outcome_of(error)
+            if was_unanswered and outcome == "did_not_run":  # which is said of this sending only
+                kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
+                raise self._error(str(error.__cause__ or error), kind) from error
+            is_known = outcome != "may_have_run"
             raise
         finally:
             self._under_way = [each for each in self._under_way if each is not call]
