@@ -278,6 +278,34 @@ async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) ->
     assert (await server.use(server.person(client_id="me", **answer))).text == "welcome"
 
 
+async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
+    server = DeployedServer(
+        "https://auth.atlassian.test",
+        advertised="https://auth.atlassian.test/7-2-c",
+        at="/.well-known/oauth-authorization-server/7-2-c",
+        registration=REGISTERED,
+    )
+    assert (await server.use(server.login())).text == "welcome"
+    assert server.kinds() == ["login", "authorization_code"]
+    server.metadata["issuer"] = "https://auth.atlassian.test/another"
+    with pytest.raises(MCPAuthorizationError, match="issuer mismatch"):
+        await server.login().log_in(httpx2.Response(401), None)
+
+
+async def test_a_client_without_a_secret_registers_as_one_where_the_server_takes_that() -> None:
+    # As at Notion, which refuses a client_id in the form together with the header of Basic authentication.
+    method = "token_endpoint_auth_method"
+    server = DeployedServer(
+        metadata={f"{method}s_supported": ["client_secret_basic", "client_secret_post", "none"]},
+        registration=REGISTERED | {method},
+    )
+    assert (await server.use(server.login())).text == "welcome"
+    assert [json.loads(request.content)[method] for request in server.asked("/register")] == ["none"]
+    [exchange] = server.asked("/token")
+    assert "authorization" not in exchange.headers
+    assert server.asked_for[1]["client_id"] == "registered"
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [

@@ -182,6 +182,9 @@ class AuthorizationCode(Flow):
             "application_type": "native" if is_native else "web",
             **({"scope": scope} if scope else {}),
         }
+        if "none" in (server.token_endpoint_auth_methods_supported or ()):
+            # Notion gives others a secret, and refuses it with the `client_id` in the form that other servers need.
+            metadata["token_endpoint_auth_method"] = "none"
         client = await self._register(server.registration_endpoint, metadata)
         client.issuer = server.issuer
         return client

@@ -266,7 +266,9 @@ class Discovery:
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
             if server is None:
                 continue
-            if same_issuer(server.issuer, expected) or is_one_of_tenants(expected, server.issuer):
+            # Metadata at the path of an issuer may name its origin, as Atlassian's do.
+            is_named = any(same_issuer(server.issuer, each) for each in (expected, urljoin(expected, "/")))
+            if is_named or is_one_of_tenants(expected, server.issuer):
                 return Discovered(server, resource)
             self._note(url, f"issuer mismatch: they are those of {server.issuer}")
             named = named or server.issuer

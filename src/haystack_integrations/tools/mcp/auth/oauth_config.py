@@ -212,7 +212,7 @@ class OAuthConfig(Options):
     :param token_endpoint_auth_method: How the client authenticates at the token endpoint: `"client_secret_basic"` (the
         default with a `client_secret`; where the server takes `"client_secret_post"` only, that is used),
         `"client_secret_post"`, `"private_key_jwt"` (the default with a `private_key`), or `"none"`. A client that
-        registers itself leaves it to the authorization server.
+        registers itself asks for `"none"` where the authorization server takes that; otherwise the server chooses.
     :param grant_type: `"authorization_code"`: a person allows the access in a browser, with PKCE.
         `"client_credentials"`: the client has credentials of its own. `"jwt_bearer"`: it has an assertion, such as the
         token of a workload (RFC 7523). `"id_jag"`: the identity provider of an enterprise vouches for the user.
