@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Durable runs: what a killed process began, another one finishes, and no tool runs twice. Extra `[durable]`.
+Durable runs: another process finishes the run of a killed one, and no tool runs twice. Extra `[durable]`.
 """
 
 try:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A recorded run in a file, which a test plays: no server, no model.
+A recorded run in a file, which a test plays without a server and a model.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RecordMode: TypeAlias = Literal["none", "once", "all"]
 
 # Cassettes of other formats are refused.
 _FORMAT: Final = 1
-# No other process has a run in memory.
+# In seconds. Any value will do: the database is in memory, so no other process can claim the run.
 _LEASE: Final = 60.0
 
 
@@ -33,8 +33,8 @@ class Cassette(DurableRun):
     """
     A file with a recorded run, which is played in a `with` or `async with` block: no server is started, no model asked.
 
-    What the block does is found in the file as in a durable run: by what it is. Chat generators must be wrapped in a
-    JournaledChatGenerator, and other Haystack tools by `RunJournal.tools`. A toolset must not be warm before the block.
+    Calls and replies are found in the file by their content, as in a durable run. Chat generators must be wrapped in a
+    JournaledChatGenerator, and other Haystack tools by `RunJournal.tools`. Do not warm a toolset up before the block.
 
     ```python
     from haystack_integrations.tools.mcp.durable import Cassette
@@ -48,11 +48,11 @@ class Cassette(DurableRun):
         """
         Initialize the Cassette.
 
-        :param file: The file. `RunJournal.export` writes one, too.
-        :param mode: "none" (default): what is recorded is played, and what is not is an MCPRunChangedError. "once": if
-            there is no file, the block is recorded. "all": it is recorded in any case. A block that ends by an error
-            is not written.
-        :raises ValueError: If `mode` is none of these.
+        :param file: The file. `RunJournal.export` can also write it.
+        :param mode: "none" (default): the file is played, and anything that is not in it raises an MCPRunChangedError.
+            "once": the block is recorded if the file does not exist. "all": it is recorded in any case. A block that
+            ends with an error is not written.
+        :raises ValueError: If `mode` is not one of these.
         """
         if mode not in ("none", "once", "all"):
             msg = f"Cassette: `mode` must be 'none', 'once' or 'all', got {mode!r}"
@@ -72,16 +72,16 @@ class Cassette(DurableRun):
             if self._kind is OpenRun and error is None:
                 write_cassette(self.file, self._store.entries(self.name), opened.listings)
         finally:
-            # Whatever happened, the next block begins with an empty database.
+            # The next block must begin with an empty database, whatever happened in this one.
             self._store.close()
 
 
 class _PlayedRun(OpenRun):
     """
-    A run that finds everything in a cassette. It asks and sends nothing, and calls fail as they did.
+    A run that is played from a cassette. It sends no requests, and calls that failed when recorded fail again.
     """
 
-    # The file has them, too.
+    # Errors may quote arguments, because the file has them anyway.
     _shows_values = True
 
     def __init__(self, file: Path, entries: list[Entry], listings: dict[str, ToolListing], *opened: Any) -> None:
@@ -91,7 +91,7 @@ class _PlayedRun(OpenRun):
         self.listings = listings
 
     def listing(self, server: str) -> ToolListing:
-        # The same server may be started from another folder there; if it is the only one, it is meant.
+        # The test may start the server from another folder, under another description. A single server is unambiguous.
         only = next(iter(self.listings.values())) if len(self.listings) == 1 else None
         found = self.listings.get(server, only)
         if found is None:
@@ -120,11 +120,11 @@ class _PlayedRun(OpenRun):
 
 def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolListing]) -> None:
     """
-    Write what is recorded into a file.
+    Write a recorded run into a file.
 
-    :param file: The file. Its folder is made.
-    :param entries: What is recorded.
-    :param listings: The tools of servers by their descriptions.
+    :param file: The file. Its folder is created.
+    :param entries: The recorded entries.
+    :param listings: The tools of each server, by the server's description.
     """
     servers = {
         server: {
@@ -139,9 +139,9 @@ def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolLis
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
-    # Not when it was, by which attempt, and with which key, which are others each time.
+    # Times, attempts and keys are left out, because they differ with each recording.
     request = entry.request and {name: value for name, value in entry.request.items() if name != "key"}
-    # The file is for version control: well-known tokens, too, are left out, which nobody has declared to be secrets.
+    # The file is for version control, so well-known tokens are redacted even if they were not declared as secrets.
     return {
         **vars(entry.place),
         "state": entry.state,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The journal of runs, and what it wraps so that a run records it: chat generators, and Haystack's own tools.
+The journal of runs, and its wrappers that record chat generators and Haystack's own tools.
 """
 
 from __future__ import annotations
@@ -53,23 +53,23 @@ from haystack_integrations.tools.mcp.parameters import Seconds, checked
 
 T = TypeVar("T")
 
-# A shorter lease ends while a busy process is not scheduled; 30 s is how long another worker waits for a dead one.
+# A shorter lease could end while a busy process is not scheduled. Other workers wait this long for a dead one.
 _DEFAULT_LEASE = 30.0
 
 RunName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
-# The member that says of which class a stored object is.
+# The key under which a stored object has the name of its class.
 _TYPE: Final = "haystack.dataclasses"
 
 
 class RunJournal:
     """
-    Records runs in a database, so that another process finishes what a killed one began, and no tool runs twice.
+    Records runs in a database, so that another process can finish the run of a killed one, and no tool runs twice.
 
-    In a block `with journal.run(name)`, the calls of MCP tools are recorded: before one is sent, that it is sent, and
-    after it, what it gave. A run with the same name goes on where the other one stopped, in any process: what is
-    recorded is returned without asking the model or calling a tool. A call that was sent and has no result may have
-    run; `on_unknown` says what is done then.
+    In a block `with journal.run(name)`, each call of an MCP tool is recorded before it is sent, and its result
+    afterwards. A run with the same name goes on where the other one stopped, in any process: recorded replies and
+    results are returned without asking the model or calling a tool. A call that was sent and has no result may have
+    run; `on_unknown` decides what is done then.
 
     ```python
     from haystack_integrations.tools.mcp.durable import RunJournal
@@ -94,16 +94,16 @@ class RunJournal:
         """
         Initialize the journal. The database is opened at the first use.
 
-        :param url: Where it is, as a URL of SQLAlchemy: `"sqlite:///runs.db"` for the processes of one machine, or
+        :param url: URL of the database for SQLAlchemy: `"sqlite:///runs.db"` for the processes of one machine, or
             PostgreSQL (`"postgresql+psycopg://…"`) for several machines.
-        :param lease: For how many seconds a process has a run after it was last heard of. Default: 30.
-        :param on_unknown: What is done about a call that was sent and has no result. "error" (default): the run ends
-            with an MCPCallInDoubtError. "model": the model is told. Or a function that gets an UnknownCall and returns
-            one of these, or "repeat". Calls that the user allowed to be repeated (`retry_idempotent` of ToolOptions)
-            are repeated.
+        :param lease: How long a run stays reserved for a process that no longer responds, in seconds. Default: 30.
+        :param on_unknown: What to do about a call that was sent and has no result. "error" (default): the run ends
+            with an MCPCallInDoubtError. "model": the model is told that the tool may have run. Or a function that gets
+            an UnknownCall and returns one of these, or "repeat". Calls that the user allowed to be repeated
+            (`retry_idempotent` of ToolOptions) are repeated.
         :param power_loss_safe: Whether SQLite waits for the disk at each write. Without it, a power failure (not a
-            kill) can lose what was written last, so that a call is made again.
-        :param encryption_key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
+            kill) can lose the latest writes, so that a call is made again.
+        :param encryption_key: A Fernet key that encrypts requests and results. Default: they are not encrypted.
         :raises ValueError: If a parameter is invalid.
         """
         self._on_unknown: OnUnknown = on_unknown
@@ -116,34 +116,34 @@ class RunJournal:
         """
         Open a run, for a `with` or `async with` block.
 
-        :param name: Its name, of at most 255 characters. A run of this name that did not end is continued.
-        :param on_unknown: As that of the journal, for this run.
-        :returns: A context manager. Entering it raises an MCPRunElsewhereError if another process has the run.
+        :param name: Its name, at most 255 characters. An unfinished run of this name is continued.
+        :param on_unknown: Replaces the journal's `on_unknown` for this run.
+        :returns: A context manager. Entering it raises an MCPRunElsewhereError if another process has leased the run.
         :raises ValueError: If a parameter is invalid.
         """
         return DurableRun(self._store, name, self._lease, on_unknown or self._on_unknown)
 
     def generator(self, chat_generator: Any, name: str = "generator") -> JournaledChatGenerator:
         """
-        Wrap a chat generator, so that its replies are recorded where a run is open.
+        Wrap a chat generator, so that its replies are recorded in an open run.
 
         :param chat_generator: The chat generator.
         :param name: Its name in the journal. Generators that are asked at the same time need different names.
-        :returns: The wrapper, a component like it.
+        :returns: The wrapper, which is also a component.
         """
         return JournaledChatGenerator(chat_generator, name)
 
     def tools(self, tools: Iterable[Tool | Toolset]) -> list[Tool]:
         """
-        Make Haystack tools whose calls are recorded where a run is open. MCP tools and toolsets need none of that.
+        Make Haystack tools record their calls in an open run. MCP tools and toolsets do so by themselves.
 
-        Their results must be JSON, or objects of haystack.dataclasses in it. A ComponentTool with an Agent whose chat
-        generator is recorded is entered again by a continued run; every other tool that was called and gave nothing
-        may have run, as `on_unknown` says.
+        Their results must be JSON, which may contain objects of haystack.dataclasses. A continued run enters a
+        ComponentTool again if it has an Agent whose chat generator is recorded. Any other tool that was called and
+        has no result may have run, so that `on_unknown` decides.
 
         :param tools: Tools, and toolsets whose tools are taken.
-        :returns: Copies of the tools; MCP tools as they are.
-        :raises ValueError: If something is no tool.
+        :returns: Copies of the tools; MCP tools are returned unchanged.
+        :raises ValueError: If something is not a tool.
         """
         found: list[Tool] = []
         for each in tools:
@@ -163,7 +163,7 @@ class RunJournal:
         Return a value that is the same when a run is continued, such as the time or a random number.
 
         :param name: Its name.
-        :param make: Makes it where it is not recorded. It must be JSON.
+        :param make: Makes the value if it is not recorded yet. The value must be JSON.
         :returns: The value.
         :raises TypeError: If the value is not JSON.
         """
@@ -184,9 +184,9 @@ class RunJournal:
     @contextmanager
     def branch(self, name: str) -> Iterator[None]:
         """
-        Tell apart what runs at the same time as something else in a run.
+        Separate the records of code that runs concurrently within a run.
 
-        :param name: A name for what runs in this block, the same when the run is continued.
+        :param name: A name for the code in this block. It must be the same when the run is continued.
         """
         with in_scope(f"{scope.get().path}/{name}"):
             yield
@@ -201,7 +201,7 @@ class RunJournal:
 
     def unfinished(self) -> list[str]:
         """
-        Return the names of the runs that ended by an error, or whose process is gone.
+        Return the names of the runs that ended with an error, or whose process died.
 
         :returns: The names, the oldest first.
         """
@@ -209,10 +209,10 @@ class RunJournal:
 
     def calls(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
-        Return what is recorded of a run: calls, replies of the model and values.
+        Return the records of a run: calls, replies of the model, decisions and values.
 
         :param name: Name of the run.
-        :param with_values: Whether to read requests and results, too, which needs the key if they are encrypted.
+        :param with_values: Whether to read requests and results. That needs the key if they are encrypted.
         :returns: The entries in their order.
         """
         return self._store.entries(name, with_values=with_values)
@@ -232,16 +232,16 @@ class RunJournal:
 
     def decide(self, name: str, number: int, decision: Literal["repeat", "model"] | str, result: Any = None) -> None:
         """
-        Decide about a call that has no result, before the run is continued: it was sent, or it waits for an answer.
+        Settle a call without a result, before the run is continued: one that was sent, or that waits for an answer.
 
         :param name: Name of the run.
-        :param number: Number of the call, as an MCPCallInDoubtError or `calls` has it.
-        :param decision: "repeat": it did not run, and is sent. "done": it ran, and `result` is what it gave, as text.
-            "model": the model is told that it may have run.
-        :param result: With "done": the text; a dict or a list becomes JSON, and is returned as it is by Haystack's own
-            tools.
-        :raises MCPRunError: If the run is running, or has no such call.
-        :raises ValueError: If `decision` is none of these, or "done" without a `result`.
+        :param number: Number of the call, from an MCPCallInDoubtError or `calls`.
+        :param decision: "repeat": the tool did not run; the call will be sent. "done": it ran and returned `result`.
+            "model": the model is told that the tool may have run.
+        :param result: With "done": the tool's result as text. A dict or a list becomes JSON; Haystack's own tools
+            return it unchanged.
+        :raises MCPRunError: If a process has the run, or the run has no such call.
+        :raises ValueError: If `decision` is not one of these, or is "done" without a `result`.
         """
         if decision == "repeat":
             done = self._store.forget(name, number)
@@ -253,7 +253,7 @@ class RunJournal:
             text = str(result) if is_text else json.dumps(result, ensure_ascii=False)
             content: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": False}
             if not is_text:
-                content["value"] = result  # what a Haystack tool returns, whose State may take parts of it
+                content["value"] = result  # for Haystack's own tools, as an Agent's State may take parts of a result
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
             error = failure("MCPOutcomeUnknownError", TOLD_TO_MODEL)
@@ -277,9 +277,9 @@ class RunJournal:
 
         :param file: The file.
         :param name: Name of the run.
-        :param tools: MCP tools and toolsets, whose definitions are written, too. Those with a `snapshot` need not be
-            here: they are known without the server.
-        :raises ValueError: If nothing is recorded of such a run.
+        :param tools: MCP tools and toolsets whose definitions are to be included. Those with a `snapshot` can be
+            omitted: their definitions are known without the server.
+        :raises ValueError: If the journal has no records of the run.
         """
         entries = self._store.entries(name)
         if not entries:
@@ -291,7 +291,7 @@ class RunJournal:
 
     def delete(self, name: str) -> bool:
         """
-        Delete a run. One that a process has is kept.
+        Delete a run, unless a process has leased it.
 
         :param name: Name of the run.
         :returns: Whether it was deleted.
@@ -301,11 +301,11 @@ class RunJournal:
     @checked()
     def prune(self, older_than: timedelta) -> int:
         """
-        Delete the runs that are done, and were since long ago.
+        Delete old runs that are done.
 
-        :param older_than: Since how long.
+        :param older_than: How long ago they must have ended.
         :returns: How many were deleted.
-        :raises ValueError: If `older_than` is no timedelta.
+        :raises ValueError: If `older_than` is not a timedelta.
         """
         return self._store.prune(time.time() - older_than.total_seconds())
 
@@ -326,14 +326,14 @@ class RunJournal:
 @stored_in("haystack_integrations.tools.mcp.durable")
 class JournaledChatGenerator:
     """
-    A chat generator whose replies are recorded where a durable run is open, and not asked for again.
+    A chat generator whose replies are recorded in an open durable run, and then returned without asking the model.
 
-    Outside of a run it is the generator itself. It keeps nothing of a run, so that one object serves several at once.
+    Outside a run it only passes on requests. It keeps no state of a run, so one object can serve several runs at once.
     """
 
     def __init__(self, chat_generator: Any, name: str = "generator") -> None:
         """
-        Initialize the JournaledChatGenerator; `RunJournal.generator` does that.
+        Initialize the JournaledChatGenerator. Usually, `RunJournal.generator` does this.
 
         :param chat_generator: The chat generator.
         :param name: Its name in the journal. Generators that are asked at the same time need different names.
@@ -391,10 +391,10 @@ class JournaledChatGenerator:
         Return the recorded reply, or ask the model.
 
         :param messages: The conversation.
-        :param streaming_callback: Gets the reply while it arrives; a recorded one in one piece.
+        :param streaming_callback: Receives the reply as it arrives; a recorded reply in one piece.
         :param generation_kwargs: Parameters of the model.
         :param tools: The tools that the model may call.
-        :param tools_strict: Whether the model is held to their schemas.
+        :param tools_strict: Whether the model must follow the schemas of the tools.
         :returns: `replies`.
         """
         options = _given(
@@ -431,10 +431,10 @@ class JournaledChatGenerator:
         Return the recorded reply, or ask the model, without blocking the event loop.
 
         :param messages: The conversation.
-        :param streaming_callback: Gets the reply while it arrives; a recorded one in one piece.
+        :param streaming_callback: Receives the reply as it arrives; a recorded reply in one piece.
         :param generation_kwargs: Parameters of the model.
         :param tools: The tools that the model may call.
-        :param tools_strict: Whether the model is held to their schemas.
+        :param tools_strict: Whether the model must follow the schemas of the tools.
         :returns: `replies`.
         """
         options = _given(
@@ -495,7 +495,7 @@ def _chunks(messages: list[ChatMessage]) -> list[StreamingChunk]:
 
 def _journaled(tool: Tool) -> Tool:
     kind = type(tool)
-    # A subclass of its class, so that Haystack finds in it what it looks for, stored under the name of that class.
+    # A subclass of the tool's class, so that Haystack's `isinstance` checks hold. It is stored under that class's name.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
     made = copy.copy(tool)
     made.__class__ = type(kind.__name__, (_Journaled, kind), names)
@@ -504,7 +504,7 @@ def _journaled(tool: Tool) -> Tool:
 
 class _Journaled(Tool):
     """
-    What is put before the class of a tool.
+    Records the calls of a tool. It precedes the class of the tool in the method resolution order.
     """
 
     def invoke(self, **kwargs: Any) -> Any:
@@ -550,7 +550,7 @@ class _Journaled(Tool):
             raise ToolInvocationError(entry.result["message"], tool_name=self.name)
         if "value" in entry.result:
             return _decoded(entry.result["value"])
-        # What `RunJournal.decide` was told, which knows no kinds of tools.
+        # `RunJournal.decide` writes only this form, because it does not know the kind of tool.
         return entry.result["content"][0]["text"]
 
 
@@ -561,7 +561,7 @@ def _inside(entry: Entry) -> str:
 
 def _runs_an_agent(tool: Tool) -> bool:
     """
-    Return whether all that a tool does is recorded itself, so that it is entered again.
+    Return whether the tool may be entered again, because everything that it does is recorded separately.
     """
     component = getattr(tool, "_component", None) if isinstance(tool, ComponentTool) else None
     return isinstance(getattr(component, "chat_generator", None), JournaledChatGenerator)
@@ -581,7 +581,7 @@ def _stored(result: Any) -> dict[str, Any]:
 def _encoded(value: Any) -> dict[str, Any]:
     name = type(value).__name__
     if getattr(haystack.dataclasses, name, None) is not type(value):
-        msg = f"{name} is no JSON"
+        msg = f"{name} is not JSON"
         raise TypeError(msg)
     return {_TYPE: name, "data": value.to_dict()}
 

@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A run that is open in this process: which recorded call, reply or value is the next one, and what is written when.
+A run that is open in this process: finds the next recorded call, reply or value, and writes new ones.
 
 .. code-block:: text
 
-    absent ──> started ─────────────> done | failed   a call; what is started was perhaps sent
+    absent ──> started ─────────────> done | failed   a call; once it is started, it may have been sent
                   └────> pending ───> done | failed   the server has it: a task, or a question that is open
 
-A process that continues a run returns what is done or failed, but sends again what failed because it did not run,
-unless a model was told. It takes up what is pending. What is started it sends again if that is allowed; otherwise
-`on_unknown` decides.
+A process that continues a run returns the result of a call that is done or failed. A call that failed without running
+is sent again, unless a model has seen the failure. A pending call is taken up again. A started call is sent again if
+that is allowed; otherwise `on_unknown` decides.
 
-A reply of the model, a decision of a person, or a value, is written once it is there.
+A reply of the model, a person's decision or a value is written as soon as it is known.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ T = TypeVar("T")
 
 OnUnknown: TypeAlias = Literal["error", "model"] | Callable[["UnknownCall"], Literal["error", "model", "repeat"]]
 
-# Under this name, each request of a call has its key in `_meta`: the same at every attempt.
+# The name in `_meta` of a call's idempotency key, which is the same at every attempt.
 KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 
-# Seconds between two attempts to write a result into a database that is gone.
+# Seconds between two attempts to write a result into a database that cannot be reached.
 _PAUSE: Final = 0.2
 
-# What a model is told of a call that may have run.
+# The text for a model about a call that may have run.
 TOLD_TO_MODEL: Final = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
 
 _TAKEN_OVER: Final = "another process has taken it over"
@@ -79,10 +79,10 @@ _TAKEN_OVER: Final = "another process has taken it over"
 
 class Scope(NamedTuple):
     """
-    Where code runs in a run.
+    The position of code within a run.
 
-    :param path: The calls and branches that it runs in.
-    :param after: The chat generator whose reply came last in this context; empty if none did.
+    :param path: The calls and branches that the code runs in.
+    :param after: The chat generator that replied last in this context; empty before the first reply.
     """
 
     path: str = ""
@@ -95,7 +95,7 @@ scope: Final[ContextVar[Scope]] = ContextVar("haystack_mcp_run_scope", default=S
 @contextmanager
 def in_scope(path: str) -> Iterator[None]:
     """
-    Find what is recorded in a block by a path of its own.
+    Give the records of a block a separate path.
 
     :param path: The calls and branches that the block runs in.
     """
@@ -109,14 +109,14 @@ def in_scope(path: str) -> Iterator[None]:
 @dataclass(frozen=True, kw_only=True)
 class UnknownCall:
     """
-    A call that was sent by a process that then died, or whose connection was lost: its tool may have run.
+    A call whose tool may have run, because the process died or the connection was lost after it was sent.
 
     :param run: Name of the run.
     :param number: Number of the call in the journal, for `RunJournal.decide`.
     :param tool_name: Name of the tool.
     :param arguments: The arguments, redacted.
     :param started: When it was sent, in seconds since 1970.
-    :param key: The key that it had in `_meta`, by which the server may know it.
+    :param key: The key that was sent in `_meta`. The server may recognize the call by it.
     """
 
     run: str
@@ -132,7 +132,7 @@ def unknown_call(run: str, entry: Entry) -> UnknownCall:
     Describe a call whose outcome is unknown.
 
     :param run: Name of the run.
-    :param entry: What is recorded of the call.
+    :param entry: The record of the call.
     :returns: The description.
     """
     return UnknownCall(
@@ -147,7 +147,7 @@ def unknown_call(run: str, entry: Entry) -> UnknownCall:
 
 class OpenRun(CallRecorder):
     """
-    A run that this process has leased. From any thread.
+    A run that this process has leased. Thread-safe.
     """
 
     # Whether errors may quote arguments.
@@ -162,10 +162,10 @@ class OpenRun(CallRecorder):
         :param store: The journal.
         :param name: Name of the run.
         :param lease: The lease.
-        :param seconds: For how long it is prolonged.
+        :param seconds: For how many seconds each renewal prolongs the lease.
         :param deadline: When the lease ends at the earliest, by `boot_clock`.
-        :param on_unknown: What is done about calls whose outcome is unknown.
-        :raises MCPRunError: If what is recorded cannot be read.
+        :param on_unknown: What to do about calls whose outcome is unknown.
+        :raises MCPRunError: If the records cannot be read.
         """
         self.name = name
         self._store = store
@@ -176,7 +176,7 @@ class OpenRun(CallRecorder):
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
-        # How many replies were used, by scope and generator, and of all; how many equal calls and values there were.
+        # The number of replies so far, by scope with and without the generator, and that of equal calls and values.
         self._steps: Counter[Scope] = Counter()
         self._seen: Counter[tuple[Any, ...]] = Counter()
         self._asking: set[Scope] = set()
@@ -184,12 +184,12 @@ class OpenRun(CallRecorder):
         self._deadline = deadline
         self._is_lost = False
         self._ended = threading.Event()
-        # What tools servers had, by their descriptions: for a cassette.
+        # The tools of each server, by the server's description, for a cassette.
         self.listings: dict[str, ToolListing] = {}
 
     def keep_listing(self, server: str, listing: ToolListing) -> None:
         """
-        Keep what tools a server has. See `connection.requests.CallRecorder`.
+        Keep the tools of a server. See `connection.requests.CallRecorder`.
         """
         self.listings.setdefault(server, listing)
 
@@ -204,7 +204,7 @@ class OpenRun(CallRecorder):
         asked = boot_clock()
         try:
             is_ours = self._store.renew(self._lease, self._seconds)
-        except Exception as error:  # perhaps it is there again before the lease ends; other runs have the same thread
+        except Exception as error:  # the database may recover before the lease ends; other runs share this thread
             logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
             return
         if is_ours:
@@ -214,7 +214,7 @@ class OpenRun(CallRecorder):
 
     def _check_may_go_on(self) -> None:
         """
-        Refuse to send or write when the run may be another process's.
+        Refuse to send or write if another process may have the run.
         """
         if self._pid != os.getpid():
             reason = "it was opened in the process that this one was forked from"
@@ -231,16 +231,16 @@ class OpenRun(CallRecorder):
 
     def end(self, error: BaseException | None) -> None:
         """
-        Give the lease up.
+        Release the lease.
 
-        :param error: Why the run ends, if it is to be continued.
+        :param error: The error that ended the run, which can then be continued; None if the run is done.
         """
         self._ended.set()
         self._store.stop_renewing(self.beat)
         if self._pid != os.getpid() or self._is_lost:
             return
         if self._under_way:
-            # What is still under way writes its result under this lease, which ends by itself.
+            # Calls under way still write their results under this lease, so it is left to expire.
             logger.warning(
                 "The run '{run}' ended while {count} of its calls were under way", run=self.name, count=self._under_way
             )
@@ -252,8 +252,8 @@ class OpenRun(CallRecorder):
 
     def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
-        # Values may be made before, after or beside a reply. Calls follow those of one generator: another one may be
-        # asked at the same time.
+        # A value may be made before, after or during a reply. Calls are counted by the replies of one generator,
+        # because another one may be asked at the same time.
         step = 0 if kind == "value" else self._steps[here]
         found_by = (here.path, kind, step, name, fingerprint)
         self._seen[found_by] += 1
@@ -261,7 +261,7 @@ class OpenRun(CallRecorder):
 
     def _give_back(self, place: Place) -> None:
         """
-        Let what was neither recorded nor found have its place again at the next try, as in a continued run.
+        Free the place, because nothing was recorded in it: the next try must get the same one, as in a continued run.
 
         :param place: The place.
         """
@@ -286,7 +286,7 @@ class OpenRun(CallRecorder):
             raise
         if entry is None:
             self._is_lost = True
-        self._check_may_go_on()  # again, because the process may have stood still since
+        self._check_may_go_on()  # again, because the process may have been suspended since the first check
         return entry  # type: ignore[return-value]
 
     def _recall(self, place: Place, request: Any, entry: Entry | None) -> Recall:
@@ -298,7 +298,7 @@ class OpenRun(CallRecorder):
 
     def recall(self, kind: str, name: str) -> Recall:
         """
-        Find a recorded decision or value, or make room for a new one. See `connection.requests.CallRecorder`.
+        Find a recorded decision or value, or reserve a place for a new one. See `connection.requests.CallRecorder`.
         """
         with self._lock:
             place = self._next(kind, name)
@@ -312,11 +312,11 @@ class OpenRun(CallRecorder):
     @contextmanager
     def replying(self, name: str, request: dict[str, Any]) -> Iterator[Recall]:
         """
-        Find the recorded reply to a request, or make room for a new one.
+        Find the recorded reply to a request, or reserve a place for a new one.
 
         :param name: Name of the chat generator.
-        :param request: What distinguishes the request.
-        :returns: A context manager that gives the reply, or room for it.
+        :param request: The request, as `request_of` describes it.
+        :returns: A context manager that yields the reply, or the place for it.
         :raises MCPRunChangedError: If another request was recorded.
         :raises MCPRunError: If the generator is asked twice at once.
         """
@@ -402,7 +402,7 @@ class OpenRun(CallRecorder):
 
     def _request(self, call: RecordedCall, entry: Entry) -> CallRequest:
         """
-        Return what is sent: the call with its key, and what the server has kept of it, if it is taken up again.
+        Make the request to send: the call with its key and, if the call is pending, the server's handle of it.
         """
         request, key = call.request, entry.request["key"]
         arguments = request.tool_args if call.key_argument is None else {**request.tool_args, call.key_argument: key}
@@ -416,17 +416,17 @@ class OpenRun(CallRecorder):
         )
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
-        # The arguments are those of the call, and may have secrets among them.
+        # The arguments are left out: they may contain secrets, and the call has them when it is continued.
         self.note(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
 
     def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
         """
-        Record that a call failed, and raise its error; return the call if it is to be sent again.
+        Record that a call failed and raise its error, or return the call if it is to be sent again.
         """
         redactor = Redactor(call.secrets)
         name = call.request.display_name
-        if entry.state == "pending" and isinstance(error, ValueError):  # nobody can answer its questions now
-            # The module imports the types of the protocol, which takes a quarter of a second.
+        if entry.state == "pending" and isinstance(error, ValueError):  # its questions cannot be answered here
+            # The module imports the protocol's types, which takes a quarter of a second.
             from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
 
             raise pending_error(_handle(entry, call.request.tool_args, call.secrets), call.request) from error
@@ -462,8 +462,8 @@ class OpenRun(CallRecorder):
         :param arguments: The arguments by which it is recognized.
         :param may_repeat: Returns whether the tool may run twice. Asked only if it may have run.
         :param secrets: Texts that must not be written down.
-        :returns: The call, and whether it is to be made now; one that is pending is to be taken up again.
-        :raises MCPCallInDoubtError: If it was made and nothing says what came of it.
+        :returns: The call, and whether to make it now. A pending call is to be taken up again.
+        :raises MCPCallInDoubtError: If it was made and its outcome is unknown.
         :raises MCPRunChangedError: If it was not made when the run was recorded.
         :raises MCPRunError: If the run cannot go on here.
         """
@@ -493,9 +493,9 @@ class OpenRun(CallRecorder):
 
     def _is_over(self, entry: Entry) -> bool:
         """
-        Return whether what is recorded of a call is what came of it.
+        Return whether the recorded outcome of a call is final.
         """
-        # One that did not run is made, unless a model was told: perhaps another one than asked for it.
+        # A call that did not run can be made now, unless a model has seen the failure, not only the one that asked.
         if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
             later = [each.place for each in self._entries.values() if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
@@ -503,7 +503,7 @@ class OpenRun(CallRecorder):
 
     def _is_replied_to(self, place: Place) -> bool:
         """
-        Return whether the model has seen what came of a step.
+        Return whether the model has replied to the outcome of a step.
         """
         after = scope.get().after
         replies = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
@@ -525,7 +525,7 @@ class OpenRun(CallRecorder):
         try:
             asked = choice(unknown_call(self.name, entry))
         except Exception as error:
-            # A model that was told of any other error would not know that the tool may have run.
+            # Any other error would hide from the model that the tool may have run.
             msg = f"{_in_doubt(self.name, entry)} `on_unknown` raised {type(error).__name__}."
             raise MCPCallInDoubtError(msg, entry.place.name, entry.number) from error
         if asked not in ("error", "model", "repeat"):
@@ -535,15 +535,15 @@ class OpenRun(CallRecorder):
 
     def note(self, entry: Entry, state: str, result: Any) -> None:
         """
-        Record what came of a call.
+        Record the outcome of a call.
 
         :param entry: The call.
         :param state: "done", "failed" or "pending".
         :param result: The result, the error or the handle.
-        :raises MCPRunError: If another process has sent the call again, or the journal cannot be reached any more.
+        :raises MCPRunError: If another process has sent the call again, or the journal can no longer be reached.
         """
-        # What a tool gave is not thrown away at once, and not waited for longer than the lease that there is now: a
-        # database that refuses just this write may go on prolonging it.
+        # A failed write is retried until the current lease ends. Later renewals do not extend that, because a database
+        # may refuse just this write and go on renewing the lease.
         until, has_failed = self._deadline, False
         while True:
             try:
@@ -566,7 +566,7 @@ class OpenRun(CallRecorder):
             msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
             raise MCPRunError(msg)
 
-    # What another program does
+    # Differences between the program and the recorded run
 
     def _changed(self, what: str) -> MCPRunError:
         msg = (
@@ -577,7 +577,7 @@ class OpenRun(CallRecorder):
 
     def _nearest(self, place: Place, request: Any) -> str:
         """
-        Describe how the recorded entry that is most like a new one differs from it.
+        Describe how the most similar recorded entry differs from a new one.
         """
 
         def described(place: Place, request: Any) -> dict[str, Any]:
@@ -599,7 +599,7 @@ class OpenRun(CallRecorder):
 
 class DurableRun:
     """
-    A run, as a context manager. `RunJournal.run` makes it.
+    A context manager that opens a run. `RunJournal.run` makes it.
     """
 
     def __init__(self, store: Store, name: str, seconds: float, on_unknown: OnUnknown) -> None:
@@ -608,14 +608,14 @@ class DurableRun:
 
         :param store: The journal.
         :param name: Name of the run.
-        :param seconds: For how long it is leased.
-        :param on_unknown: What is done about calls without a result.
+        :param seconds: The duration of a lease in seconds.
+        :param on_unknown: What to do about calls without a result.
         """
         self.name = name
         self._store = store
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
-        # What is opened, which a cassette that is played replaces.
+        # The class of the open run. A cassette that is played replaces it.
         self._kind: Callable[..., OpenRun] = OpenRun
         self._opened: OpenRun | None = None
         self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
@@ -633,7 +633,7 @@ class DurableRun:
         try:
             return self._kind(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
         except MCPRunError as error:
-            # Such as another encryption key. A process that can read the run need not wait for the end of this lease.
+            # For example, the encryption key is wrong. A process that can read the run need not wait for this lease.
             self._store.release(lease, state="open", error=f"{type(error).__name__}: {error}")
             raise
 
@@ -641,7 +641,7 @@ class DurableRun:
         opened.end(error)
 
     def _enter(self, opened: OpenRun) -> Self:
-        # Not before: the lease of a run whose opening was cancelled ends by itself.
+        # Renewals begin only now, so that the lease expires if the opening of the run was cancelled.
         self._store.begin_renewing(opened.beat, every=self._seconds / 3)
         self._opened = opened
         self._reset = call_recorder.set(opened), scope.set(Scope())
@@ -669,7 +669,7 @@ class DurableRun:
         Lease the run.
 
         :returns: The run.
-        :raises MCPRunElsewhereError: If another process has it.
+        :raises MCPRunElsewhereError: If another process has leased it.
         :raises MCPRunError: If the journal cannot be used.
         """
         return self._enter(self._open())
@@ -696,16 +696,16 @@ class DurableRun:
 
 
 def _fingerprint(arguments: Any) -> str:
-    # What is no JSON counts by its type.
+    # Values that are not JSON are represented by their type.
     text = json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[str, Any]:
     """
-    Describe a request to the model by what must be the same when a run is continued.
+    Describe the parts of a request to the model that must be the same when a run is continued.
 
-    Not by the results of tools, which may come in another order, nor by the text of the system, which has dates.
+    Tool results are not part of it, because their order may differ, nor are system messages, which may contain dates.
 
     :param messages: The messages.
     :param tools: The tools.
@@ -764,12 +764,12 @@ def _result(entry: Entry) -> types.CallToolResult:
 
 def failure(kind: str, message: str, *, code: int | None = None, outcome: str = "may_have_run") -> dict[str, Any]:
     """
-    Make what is recorded of an error.
+    Make the record of an error.
 
     :param kind: The name of its class.
     :param message: Its message, redacted.
     :param code: Its JSON-RPC code.
-    :param outcome: What became of the call, as `outcome_of` says it.
+    :param outcome: The outcome of the call, as `outcome_of` returns it.
     :returns: JSON.
     """
     return {"kind": kind, "message": message, "code": code, "outcome": outcome}

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The database of a journal: runs with their leases, and what was recorded in them.
+The database of a journal: the runs with their leases, and the entries recorded in them.
 
-Every write is a single statement, so that a process that is killed leaves it done or not done. Writes of a run are
-fenced: they take effect only if the lease under which they are made is the latest one.
+Every write is a single statement, so a killed process never leaves one half done. The writes of a run are fenced: they
+take effect only under the latest lease of the run.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from sqlalchemy.pool import StaticPool
 
 from haystack_integrations.tools.mcp.errors import MCPRunError
 
-# For so many seconds, a process waits for others that use the database.
+# How long a process waits for others that use the database, in seconds.
 _LONGEST_WAIT: Final = 30.0
 
-# Other processes may make the tables of a new database at the same time, or set the journal mode of SQLite, which does
-# not wait for them by itself.
+# Other processes may create the tables of a new database or set SQLite's journal mode at the same time, and SQLite does
+# not wait for them.
 _ATTEMPTS: Final = 8
 _PAUSE: Final = 0.05
 
 # Journals of other formats are refused.
 FORMAT: Final = 3
 
-# What an entry is found by in its run: the fields of a Place.
+# The columns that identify an entry within its run: the fields of a Place.
 PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
 
 _tables = sql.MetaData()
@@ -69,7 +69,7 @@ _ENTRIES: Final = sql.Table(
     "mcp_entries",
     _tables,
     sql.Column("number", sql.Integer, primary_key=True, autoincrement=True),
-    # Its id: a run that has the name of a deleted one begins anew.
+    # The run's id, not its name: a new run may have the name of a deleted one.
     sql.Column("run", sql.String(32), nullable=False),
     sql.Column("scope", sql.String(1000), nullable=False),
     sql.Column("kind", sql.String(16), nullable=False),  # call, reply, decision, value
@@ -87,13 +87,13 @@ _ENTRIES: Final = sql.Table(
     sql.UniqueConstraint("run", *PLACE),
 )
 
-# Of calls without a result.
+# The states of calls without a result.
 _OPEN: Final = ("started", "pending")
 
 
 class _Statements:
     """
-    What is executed, made once: making a statement takes ten times as long as SQLite takes to execute it.
+    The SQL statements, built once: building one takes ten times as long as executing it in SQLite.
     """
 
     def __init__(self, *, is_sqlite: bool) -> None:
@@ -103,7 +103,7 @@ class _Statements:
             return {name: given(f"new_{name}") for name in names}
 
         runs, entries = _RUNS.c, _ENTRIES.c
-        # PostgreSQL is shared by machines, whose clocks differ; a file of SQLite by the processes of one.
+        # PostgreSQL's clock counts there, as the clocks of its clients differ. One machine alone uses an SQLite file.
         now: Any = given("now", type_=sql.Float)
         insert: Any = insert_into_sqlite
         if not is_sqlite:
@@ -131,7 +131,7 @@ class _Statements:
                 },
                 where=sql.and_(is_free, runs.format == given("format")),
             )
-            # In the same statement: later, another process may have the next lease.
+            # They are read in the same statement, because another process may take the next lease right after it.
             .returning(runs.id, runs.epoch)
         )
         self.renew = sql.update(_RUNS).where(is_leased, runs.owner.is_not(None)).values(lease_until=until)
@@ -152,7 +152,7 @@ class _Statements:
         values = sql.select(*(given(each.name, type_=each.type) for each in written)).where(is_latest)
         self.insert = sql.insert(_ENTRIES).from_select(written, values).returning(entries.number)
         is_open = sql.or_(*(entries.state == each for each in _OPEN))
-        # With the run, because SQLite uses the numbers of deleted entries again.
+        # The run must match as well, because SQLite reuses the numbers of deleted entries.
         is_entry = sql.and_(
             entries.number == given("own_number"), entries.epoch == given("own_epoch"), entries.run == given("run")
         )
@@ -168,7 +168,7 @@ class _Statements:
 _statements: Final = lru_cache(_Statements)
 
 
-@lru_cache(maxsize=64)  # each engine has a dialect of its own
+@lru_cache(maxsize=64)  # bounded, because each engine has its own dialect object
 def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str]]:
     compiled = statement.compile(dialect=dialect)
     return compiled.string, dict(compiled.params), compiled.positiontup or []
@@ -177,14 +177,14 @@ def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any]
 @dataclass(frozen=True)
 class Place:
     """
-    What a recorded call, reply or value is found by.
+    Identifies a recorded call, reply, decision or value within its run.
 
     :param scope: The path of the calls and branches that it is in.
     :param kind: "call", "reply", "decision" or "value".
-    :param step: How many replies there were before it in its scope.
-    :param name: Name of the tool, generator or value.
+    :param step: The number of replies before it in its scope.
+    :param name: Name of the tool, generator, decision or value.
     :param fingerprint: A hash of the arguments of a call.
-    :param occurrence: How many equal ones there were before it.
+    :param occurrence: The number of equal calls or values before it.
     """
 
     scope: str
@@ -198,15 +198,15 @@ class Place:
 @dataclass(kw_only=True)
 class Entry:
     """
-    What is recorded.
+    A recorded call, reply, decision or value.
 
     :param number: Its number in the journal.
-    :param place: What it is found by.
+    :param place: Identifies it within its run.
     :param state: "started", "done", "failed" or "pending".
     :param attempt: How often it was sent.
     :param epoch: The lease under which it was written.
-    :param request: What was asked for, redacted.
-    :param result: What it gave; None if that is not known.
+    :param request: The request, redacted.
+    :param result: The result; None if it is not known.
     :param started: When it was written, in seconds since 1970.
     :param ended: When its result was written.
     """
@@ -229,11 +229,11 @@ class RecordedRun:
 
     :param name: Its name.
     :param state: "done", "running" in some process, or "unfinished".
-    :param created: When it began, in seconds since 1970.
-    :param changed: When it was last begun, continued or ended.
-    :param attempts: How often it was begun or continued.
-    :param worker: The process that had it last.
-    :param error: Why it ended, if it was by an error: its type and, in a journal without a key, its text.
+    :param created: When it was started, in seconds since 1970.
+    :param changed: When it was last started, continued or ended.
+    :param attempts: How often it was started or continued.
+    :param worker: The process that has leased it; None if no process has.
+    :param error: The error that ended it, if any: its type and, in a journal without a key, its text.
     """
 
     name: str
@@ -248,10 +248,10 @@ class RecordedRun:
 @dataclass(frozen=True, kw_only=True)
 class Lease:
     """
-    That this process has a run.
+    Entitles this process to a run.
 
-    :param run: What distinguishes the run from a deleted one of the same name.
-    :param epoch: How often the run was begun or continued. What is written under an earlier lease has no effect.
+    :param run: The id of the run, which differs from that of a deleted run of the same name.
+    :param epoch: How often the run was started or continued. Writes under an earlier lease have no effect.
     """
 
     run: str
@@ -271,9 +271,9 @@ def _fernet(key: str) -> Fernet:
 
 def boot_clock() -> float:
     """
-    Return the seconds since this machine was started, with those in which it was suspended.
+    Return a time in seconds that also advances while the machine is suspended.
 
-    :returns: Seconds.
+    :returns: The seconds since the machine was started, or since 1970 where that clock is missing.
     """
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.time()
 
@@ -287,17 +287,17 @@ def _boot_id() -> str:
 
 class Store:
     """
-    A database. From any thread; after a fork, the child connects anew.
+    A database. Thread-safe; after a fork, the child opens new connections.
     """
 
     def __init__(self, url: str, *, power_loss_safe: bool = False, key: str | None = None) -> None:
         """
         Initialize the Store. It connects at the first use.
 
-        :param url: A URL of SQLAlchemy.
+        :param url: A URL for SQLAlchemy.
         :param power_loss_safe: Whether SQLite waits until the disk has each write.
-        :param key: A key of Fernet, with which requests and results are encrypted. Default: they are not.
-        :raises ValueError: If the URL or the key is none.
+        :param key: A Fernet key that encrypts requests and results. Default: they are not encrypted.
+        :raises ValueError: If the URL or the key is invalid.
         """
         self._fernet = None if key is None else _fernet(key)
         try:
@@ -314,13 +314,13 @@ class Store:
         self._engine: sql.Engine | None = None
         self._held: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
-        # What prolongs the leases of the runs that are open here, and whether there is a thread that does it.
+        # The functions that renew the leases of the open runs, and whether the thread that calls them is running.
         self._renewals: list[Callable[[], None]] = []
         self._is_renewing = False
         _stores.add(self)
 
     def _forked(self) -> None:
-        # A thread of the parent may have held the lock, and its connection is not ours to close.
+        # A thread of the parent may have held the lock. The parent's connection must not be closed here.
         self._lock = threading.RLock()
         self._renewals, self._is_renewing = [], False
         if self._engine is not None:
@@ -335,10 +335,10 @@ class Store:
             return self._engine
 
     def _connect(self) -> sql.Engine:
-        # A connection may be over since long, as after a restart of the database.
+        # A pooled connection may be broken, for example after a restart of the database.
         options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_pre_ping": not self._is_sqlite}
         if self._is_sqlite:
-            # One connection, which is kept: a pool costs more than the writes.
+            # One connection is kept open, because a pool costs more than the writes.
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
@@ -364,7 +364,7 @@ class Store:
         :param statement: One of `_statements`.
         :param values: Its parameters.
         :returns: The rows, and how many were changed.
-        :raises IntegrityError: If there is an equal entry. SQLite raises one of its own.
+        :raises IntegrityError: If there is an equal entry. SQLite raises `sqlite3.IntegrityError`.
         :raises MCPRunError: If the journal cannot be used.
         """
         try:
@@ -376,7 +376,7 @@ class Store:
                     with engine.connect() as connection:
                         result = connection.exec_driver_sql(text, given)
                         return result.fetchall() if result.returns_rows else [], result.rowcount
-                cursor = self._held.cursor()  # by SQLAlchemy's connection, it would take twice as long
+                cursor = self._held.cursor()  # SQLAlchemy's own connection would take twice as long
                 cursor.execute(text, [given[name] for name in order])
                 return cursor.fetchall(), cursor.rowcount
         except (IntegrityError, sqlite3.IntegrityError):
@@ -393,7 +393,7 @@ class Store:
         return self._execute(statement, **values)[1] > 0
 
     def _dumps(self, value: Any) -> bytes:
-        # ASCII: databases refuse NUL characters and lone surrogates.
+        # JSON in ASCII escapes NUL characters and lone surrogates, which databases refuse.
         data = json.dumps(value, separators=(",", ":")).encode("ascii")
         return data if self._fernet is None else self._fernet.encrypt(data)
 
@@ -409,10 +409,10 @@ class Store:
 
     def begin_renewing(self, renew: Callable[[], None], *, every: float) -> None:
         """
-        Prolong a lease again and again, in one thread for all leases.
+        Renew a lease periodically, in one thread for all leases.
 
-        :param renew: Prolongs it. It must not raise.
-        :param every: After so many seconds.
+        :param renew: Renews the lease. It must not raise.
+        :param every: The interval in seconds.
         """
         with self._lock:
             if not self._is_renewing:
@@ -424,9 +424,9 @@ class Store:
 
     def stop_renewing(self, renew: Callable[[], None]) -> None:
         """
-        Prolong a lease no more.
+        Stop renewing a lease.
 
-        :param renew: What prolonged it.
+        :param renew: The function that renews it.
         """
         with self._lock:
             self._renewals = [each for each in self._renewals if each != renew]
@@ -463,13 +463,13 @@ class Store:
 
     def claim(self, name: str, owner: str, seconds: float) -> Lease | None:
         """
-        Lease a run, a new one if there is none of the name.
+        Lease a run, which is created if there is no run of this name.
 
         :param name: The name.
-        :param owner: Who leases it.
-        :param seconds: For how long.
+        :param owner: The process that leases it.
+        :param seconds: The duration of the lease.
         :returns: The lease; None if another process has the run.
-        :raises MCPRunError: If the journal is of another format.
+        :raises MCPRunError: If the run was written in another format.
         """
         at = time.time()
         new: dict[str, Any] = {"name": name, "format": FORMAT, "state": "open", "epoch": 1, "error": None}
@@ -487,10 +487,10 @@ class Store:
 
     def renew(self, lease: Lease, seconds: float) -> bool:
         """
-        Prolong a lease.
+        Renew a lease.
 
         :param lease: The lease.
-        :param seconds: For how long from now.
+        :param seconds: Its duration from now.
         :returns: Whether it is still the latest one.
         """
         return self._changes(self._statements.renew, run=lease.run, epoch=lease.epoch, seconds=seconds)
@@ -501,7 +501,7 @@ class Store:
 
         :param lease: The lease. If it is not the latest one, nothing happens.
         :param state: "done", or "open" if the run is to be continued.
-        :param error: Why it ended: its type, and a text that may quote arguments.
+        :param error: The error that ended the run: its type, and a text that may quote arguments.
         """
         if error is not None and self._fernet is not None:
             error = error.partition(":")[0]
@@ -512,10 +512,10 @@ class Store:
 
     def entries(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
-        Read what is recorded of a run.
+        Read the entries of a run.
 
         :param name: Its name.
-        :param with_values: Whether requests and results are read, too.
+        :param with_values: Whether to read requests and results.
         :returns: The entries in their order.
         :raises MCPRunError: If one cannot be read.
         """
@@ -534,13 +534,13 @@ class Store:
         self, lease: Lease, place: Place, request: Any, *, state: str = "started", result: Any = None
     ) -> Entry | None:
         """
-        Record something, if the lease is the latest one.
+        Insert an entry, if the lease is the latest one.
 
         :param lease: The lease.
-        :param place: What it is found by.
-        :param request: What is asked for.
+        :param place: Identifies the entry within the run.
+        :param request: The request.
         :param state: Its state.
-        :param result: Its result, if there is one already.
+        :param result: Its result, if it is known already.
         :returns: The entry; None if another process has the run.
         """
         at = time.time()
@@ -577,7 +577,7 @@ class Store:
 
     def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any) -> bool:
         """
-        Record what came of a call. A later lease of its run does not matter while nobody has sent it again.
+        Record the outcome of a call. A later lease of the run does not prevent that, unless the call was sent again.
 
         :param lease: The lease.
         :param entry: The call.
@@ -591,9 +591,9 @@ class Store:
 
     def forget(self, name: str, number: int) -> bool:
         """
-        Remove a call without a result, so that it is made when the run goes on.
+        Remove a call without a result, so that it is made when the run is continued.
 
-        :param name: Name of the run, which nobody has.
+        :param name: Name of the run, which no process may have leased.
         :param number: Number of the call.
         :returns: Whether there was such a call.
         """
@@ -601,9 +601,9 @@ class Store:
 
     def settle(self, name: str, number: int, result: Any, *, state: str) -> bool:
         """
-        Give a call without a result one, for when the run goes on.
+        Set the result of a call without one, for when the run is continued.
 
-        :param name: Name of the run, which nobody has.
+        :param name: Name of the run, which no process may have leased.
         :param number: Number of the call.
         :param result: The result or the error.
         :param state: "done" or "failed".
@@ -624,7 +624,7 @@ class Store:
 
     def unfinished(self) -> list[str]:
         """
-        List the runs that are not done and that no process has.
+        List the runs that are not done and that no process has leased.
 
         :returns: Their names, the oldest first.
         """
@@ -632,7 +632,7 @@ class Store:
 
     def prune(self, before: float) -> int:
         """
-        Delete the runs that were done before a time.
+        Delete the runs that ended successfully before a time.
 
         :param before: The time, in seconds since 1970.
         :returns: How many runs were deleted.
@@ -642,7 +642,7 @@ class Store:
 
     def delete(self, name: str) -> bool:
         """
-        Delete a run that no process has.
+        Delete a run that no process has leased.
 
         :param name: Its name.
         :returns: Whether it was deleted.
@@ -653,7 +653,7 @@ class Store:
         return bool(deleted)
 
 
-# All stores of the process; and the connections of the process that this one was forked from.
+# All stores of the process, and the connections inherited from a parent process, which must stay open.
 _stores: Final[WeakSet[Store]] = WeakSet()
 _inherited: Final[list[tuple[sql.Engine, sql.PoolProxiedConnection | None]]] = []
 
