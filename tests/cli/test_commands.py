@@ -255,7 +255,7 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
         "math": "Did you mean 'maths'? Available servers: maths, off, more.",
         "mcp.json:math": "Did you mean 'maths'?",
         "off": "server 'off' is disabled",
-        "mcp.json": "has 2 servers: maths, more. Say which one, e.g. mcp.json:maths",
+        "mcp.json": "has 2 servers: maths, more. Name one, e.g. mcp.json:maths",
     }.items():
         ran = run("inspect", target)
         assert (ran.code, told in ran.errors) == (2, True)

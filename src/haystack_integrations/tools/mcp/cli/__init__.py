@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The command `mcp-haystack`: one file a command, or those that belong together.
+The command `mcp-haystack`: a file for each command, or for several that belong together.
 
-`app` names the commands. Each finds its server by a target, connects, and prints by `Output`; what goes wrong is a
-`CommandError` with an exit code.
+`app` lists the commands. Each finds its server by a target, connects, and prints with an `Output`. Failures are raised
+as a `CommandError` with an exit code.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The command `mcp-haystack`.
+The entry point of the command `mcp-haystack`. It imports little, so that `--version` and missing extras need no wait.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def main(arguments: list[str] | None = None) -> int:
     :returns: The exit code; `mcp-haystack --help` lists them.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments == ["--version"]:  # without the second that importing Haystack takes
+    if arguments == ["--version"]:  # handled here, because importing Haystack takes a second
         print(f"mcp-haystack {package.__version__}")  # noqa: T201
         return 0
     try:
-        import cyclopts  # noqa: F401, PLC0415 - to say how to install it
+        import cyclopts  # noqa: F401, PLC0415 - if it is missing, the message below says how to install it
         import rich  # noqa: F401, PLC0415
     except ModuleNotFoundError as error:
         print(  # noqa: T201 - a command prints
@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
-    except KeyboardInterrupt:  # it takes a second or two
+    except KeyboardInterrupt:  # the import takes a second or two
         return 130
     return run(arguments)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The command line `mcp-haystack`: which commands there are, and how they end.
+The command line `mcp-haystack`: its commands and its exit codes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.cli.output import (
 from haystack_integrations.tools.mcp.cli.targets import LAUNCHERS
 from haystack_integrations.tools.mcp.redaction import redact_text
 
-# Where each command is, and what it does. Only the module of the command that runs is imported.
+# Where each command is defined, and its summary. Only the module of the command that runs is imported.
 _COMMANDS = {
     "list": ("inspect:list_tools", "List what a server offers: its tools and, if asked, its resources and prompts."),
     "call": ("call:call", "Call a tool, and print its result."),
@@ -46,7 +46,7 @@ _COMMANDS = {
     "config": ("files:config", "Check an mcp.json, and print the toolsets for it as YAML."),
 }
 
-# Their logs are shown with `--verbose`.
+# The logs of these libraries are shown only with `--verbose`.
 _LIBRARIES = ("mcp", "fastmcp", "httpx2", "asyncio")
 
 _HELP = """\
@@ -73,9 +73,9 @@ Exit codes:
 
 def make_app(chosen: str | None = None) -> App:
     """
-    Return the command line.
+    Make the command line.
 
-    :param chosen: The command that is to run. Its help is in its docstring; that of the others is a line.
+    :param chosen: The command to run, whose help comes from its docstring. The others show only their summary.
     :returns: The application.
     """
     app = App(
@@ -96,7 +96,7 @@ def make_app(chosen: str | None = None) -> App:
 
 def run(words: list[str]) -> int:
     """
-    Run a command. The process has its signals, logs and stdout from then on.
+    Run a command. It changes the signal handlers, logging and stdout of the process for good.
 
     :param words: The words of the command line after its name.
     :returns: The exit code.
@@ -106,7 +106,7 @@ def run(words: list[str]) -> int:
     if sys.platform != "win32" and signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:  # the terminal was closed
         signal.signal(signal.SIGHUP, _end)
     keep_stdout_for_results()
-    if sys.stdin is None:  # as after `<&-`
+    if sys.stdin is None:  # it was closed, for example with `<&-`
         sys.stdin = open(os.devnull, encoding="utf-8")
     output = Output(is_json="--json" in words)
     try:
@@ -121,7 +121,7 @@ def run(words: list[str]) -> int:
         return int(result) if isinstance(result, int) else ExitCode.OK
     except CycloptsError as error:
         command = f"mcp-haystack {words[0]}" if words[:1] and words[0] in _COMMANDS else "mcp-haystack"
-        # What was meant as the value of an argument may be a secret.
+        # The text after `=` is removed: it was meant as the value of an argument and may be a secret.
         text, hint = re.sub(r"(?s)(Unknown option: [^=\s]+)=.*", r"\1.", str(error)), _in_quotes(words)
         if isinstance(error, UnknownOptionError) and words[0] in ("call", "read", "prompt"):
             hint += "\nArguments are written without dashes, as name=value"
@@ -138,7 +138,7 @@ def run(words: list[str]) -> int:
 
 
 def _report(output: Output, text: str, code: ExitCode, error: BaseException) -> ExitCode:
-    text = redact_text(text)  # it may quote what was typed
+    text = redact_text(text)  # it may quote the command line
     output.note(text if code is ExitCode.INTERRUPTED else f"Error: {text}", style="red")
     if output.is_json:
         try:
@@ -149,12 +149,12 @@ def _report(output: Output, text: str, code: ExitCode, error: BaseException) -> 
 
 
 def _drop_results() -> None:
-    # What is still buffered would make the interpreter complain when it ends.
+    # Otherwise, the interpreter would fail to flush its buffer at exit and print an error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _in_quotes(words: list[str]) -> str:
-    # The words of a command without quotes are a target and others that belong nowhere.
+    # Without quotes, the first word of a command is taken for the target, and its other words fit no parameter.
     name, program = [*words, "", ""][:2]
     if name not in _COMMANDS or name in ("serve", "config") or not (program in LAUNCHERS or shutil.which(program)):
         return ""
@@ -162,7 +162,7 @@ def _in_quotes(words: list[str]) -> str:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
-    sys.exit(128 + number)  # the blocks on the way out close the servers
+    sys.exit(128 + number)  # the `with` blocks that it leaves close the servers
 
 
 def _set_up_logs(*, is_verbose: bool) -> None:

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`call`, `read` and `prompt`: what is asked of one server. Arguments are typed and checked by a JSON schema.
+`call`, `read` and `prompt`: requests to one server. Arguments are typed and checked with a JSON schema.
 
 .. code-block:: text
 
-    name=text        a value of the type in the schema: 5 is a number where a number is wanted, and a text elsewhere
+    name=text        a value of the schema's type: 5 is a number if the schema has a number there, otherwise a text
     name=a name=b    a list
     name:=JSON       any value, as JSON
     name@FILE        the content of a file, of the type in the schema; `-` is stdin
@@ -65,10 +65,10 @@ _WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 
 _BOOLEANS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 
-# So many characters of a word that cannot be read are shown: what was meant as a value may be a secret.
+# An unreadable word is shown only up to this many characters, because it may be a secret.
 _HINT = 3
 
-# How deep and how wide a schema is described.
+# Limits for describing a schema: levels of nesting, and alternatives.
 _DEEPEST, _WIDEST = 3, 8
 
 
@@ -90,8 +90,8 @@ def call(
     """
     Call a tool, and print its result.
 
-    The arguments are checked against the tool's schema before anything is sent. Progress goes to stderr. If the tool
-    asks you something, it is asked in the terminal.
+    The arguments are checked against the tool's schema before anything is sent. Progress goes to stderr. Questions
+    of the tool are asked in the terminal.
 
     :param input: Arguments as a JSON object; @FILE to read it from a file, - from stdin.
     :param save: Write the images, sounds and files of the result into this folder.
@@ -117,7 +117,7 @@ def call(
     with connected(server_of(target, options), options, handlers) as session:
         schema = named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
-        check_arguments(given, schema, f"The tool '{tool}' cannot be called so")
+        check_arguments(given, schema, f"The tool '{tool}' cannot be called with these arguments")
         given, unknown = sent_arguments(given, schema)
         if unknown:
             choices = describe_choices(unknown, list(properties_of(schema)), "It", "arguments")
@@ -126,7 +126,7 @@ def call(
         bar.add_task(name, total=None)
         with bar:
             result = session.connection.call_tool(tool, given)
-    # The tool was called, so its result is shown also if it cannot be saved.
+    # The tool was called, so its result is shown even if it cannot be saved.
     code = ExitCode.OK if save is None else _save(result, save, tool, output)
     if output.is_json:
         output.json(result)
@@ -135,7 +135,7 @@ def call(
     else:
         shown = protocol_json(result)
         for block in shown["content"]:
-            block.pop("annotations", None)  # a person sees what is not for a model, too
+            block.pop("annotations", None)  # a person also sees content that is not meant for a model
         output.text(model_text(shown))
     return code
 
@@ -161,20 +161,20 @@ def _files_in(result: types.CallToolResult) -> Iterator[tuple[bytes, str | None]
 
 
 def _suffix(mime_type: str) -> str:
-    # Python 3.11 knows sounds and others by the names that they had before they were registered: audio/x-wav.
+    # Python 3.11 knows some types, such as sounds, only by the names before their registration: audio/x-wav.
     older = mime_type.replace("/", "/x-", 1)
     return mimetypes.guess_extension(mime_type) or mimetypes.guess_extension(older) or ".bin"
 
 
 def ask_in_terminal(request: Any, output: Output, bar: Progress) -> dict[str, Any] | bool | None:
     """
-    Ask the person what a server wants to know ("elicitation").
+    Ask the user the question of a server ("elicitation").
 
-    Without a terminal, nobody is asked, and the server is told so.
+    Without a terminal, the request is cancelled.
 
     :param request: The request of the server: `ElicitRequestFormParams` or `ElicitRequestURLParams` of the MCP SDK.
-    :param output: Where it is asked.
-    :param bar: What else is shown there.
+    :param output: Shows the question.
+    :param bar: The progress bar, which is hidden meanwhile.
     :returns: The answers; True or False to accept or decline; None to cancel.
     """
     text = visible(request.message)
@@ -232,7 +232,7 @@ def read(
     """
     Read a resource, and print its content.
 
-    A text is printed as it is, and so are bytes into a pipe or a file.
+    Texts are printed unchanged, and so are bytes if stdout is a pipe or a file.
 
     :param save: Write the content into this file.
     """
@@ -274,19 +274,19 @@ def prompt(
     """
     Get a prompt, and print its messages.
 
-    Each begins with who says it.
+    Each message begins with its role.
     """
     output = options.output
     given = text_arguments(arguments)
     with connected(server_of(target, options), options) as session:
-        # Servers of the SDK call a wrong name or argument an "Internal server error".
+        # Checked here, because servers of the SDK answer a wrong name or argument with "Internal server error".
         known = named("prompt", name, session.connection.list_prompts()).arguments or []
         schema = {
             "properties": {each.name: {"type": "string"} for each in known},
             "required": [each.name for each in known if each.required],
             "additionalProperties": False,
         }
-        check_arguments(given, schema, f"The prompt '{name}' cannot be made so")
+        check_arguments(given, schema, f"The prompt '{name}' cannot be made with these arguments")
         result = session.connection.get_prompt(name, given)
     if output.is_json:
         output.json(result)
@@ -303,11 +303,11 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     """
     Return the arguments of a call.
 
-    :param words: Such as `name=value`.
-    :param given: JSON with further arguments, `@FILE` or `-` for stdin. The words take precedence.
+    :param words: Words such as `name=value`.
+    :param given: JSON with further arguments, or `@FILE`, or `-` for stdin. The words take precedence.
     :param schema: The schema of the arguments.
     :returns: The arguments, which may still not fit the schema.
-    :raises CommandError: If a word is not of this form, or cannot be read.
+    :raises CommandError: If a word does not have this form, or its file or JSON cannot be read.
     """
     arguments = {} if given is None else _given(given)
     texts: dict[str, list[str]] = {}
@@ -323,11 +323,11 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
 
 def text_arguments(words: Iterable[str]) -> dict[str, str]:
     """
-    Return arguments that are all texts, such as those of a prompt.
+    Return arguments that are all texts, for example for a prompt.
 
-    :param words: Such as `name=value` or `name@FILE`.
+    :param words: Words such as `name=value` or `name@FILE`.
     :returns: The arguments.
-    :raises CommandError: If a word is not of this form.
+    :raises CommandError: If a word does not have this form.
     """
     return {name: text for name, _, text in map(_split, words)}
 
@@ -345,7 +345,7 @@ def _split(word: str, takes: str = "") -> tuple[str, str, str]:
 
 def _content(file: str, word: str) -> str:
     try:
-        # As it is, with its ends of lines.
+        # As bytes, because the text mode would change the ends of lines.
         return sys.stdin.read() if file == "-" else Path(file).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError:
         msg = f"The file of '{word}' cannot be read: it is not in UTF-8"
@@ -377,13 +377,13 @@ def _given(text: str) -> dict[str, Any]:
 
 def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """
-    Return the value of an argument with the type that a schema wants.
+    Return the value of an argument with the type that the schema asks for.
 
     :param name: The name of the argument.
-    :param texts: Several make a list.
+    :param texts: Its texts on the command line; several make a list.
     :param schema: The schema of all arguments.
-    :returns: The first of these that fits: the text as JSON, the text itself, yes or no, a list of what there is. If
-        none does, the first.
+    :returns: The first of these that fits: the text as JSON, the text itself, a boolean for yes or no, a list. If none
+        fits, the first.
     """
     values = [_value(text) for text in texts]
     lists = [item for value in values for item in (value if isinstance(value, list) else [value])]
@@ -395,7 +395,7 @@ def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
 
 def _value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=str)  # JSON has no NaN, which would be sent as null
+        return json.loads(text, parse_constant=str)  # NaN is not JSON, and would be sent as null
     except ValueError:
         return text
 
@@ -408,7 +408,7 @@ def _errors(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Val
     try:
         validator = validator_for(schema, default=Draft202012Validator)
         validator.check_schema(dict(schema))
-        # With an empty registry, nothing is fetched that the schema refers to.
+        # The empty registry prevents that references in the schema are fetched.
         return list(validator(dict(schema), registry=Registry()).iter_errors(dict(arguments)))
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
         return []  # the server will check
@@ -420,13 +420,13 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], wha
 
     :param arguments: The arguments.
     :param schema: The schema.
-    :param what: What they are for, for the message.
-    :raises CommandError: If they do not fit. The message names the argument, and no value.
+    :param what: The beginning of the message, which says what cannot be done.
+    :raises CommandError: If they do not fit. The message names the argument, but quotes no value.
     """
     reason = problem_with(arguments, schema)
     if reason is not None:
         _, unknown = sent_arguments(dict(arguments), schema)
-        # One of them may be the misspelt name of what is missing.
+        # An unknown argument may be a missing one with its name misspelt.
         if names := [repr(name) for name in unknown if repr(name) not in reason]:
             reason = f"{reason}; there is no argument {', '.join(names)}"
         msg = f"{what}: {reason}. It takes {signature(schema) or 'no arguments'}"
@@ -435,12 +435,12 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any], wha
 
 def sent_arguments(arguments: dict[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """
-    Return what is sent of arguments that fit their schema.
+    Prepare arguments that fit their schema for sending.
 
     :param arguments: The arguments.
     :param schema: The schema.
-    :returns: The arguments, in which 5.0 is 5 where the schema wants an integer, and the names that the tool does not
-        have.
+    :returns: The arguments, with 5 in place of 5.0 where the schema asks for an integer, and the names that the schema
+        does not have.
     """
     try:
         usable = normalize_parameters(schema)
@@ -451,7 +451,7 @@ def sent_arguments(arguments: dict[str, Any], schema: Mapping[str, Any]) -> tupl
 
 def problem_with(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> str | None:
     """
-    Return why arguments do not fit their schema, without their values.
+    Describe why arguments do not fit their schema, without their values; None if they fit.
     """
     error = best_match(_errors(arguments, schema))
     return None if error is None else describe_violation(error)
@@ -468,7 +468,7 @@ def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 def required_in(schema: Mapping[str, Any]) -> list[str]:
     """
-    Return the names of the arguments that a call must have.
+    Return the names of the required arguments.
     """
     required = dereferenced(schema, schema).get("required")
     return [str(name) for name in required] if isinstance(required, list) else []
@@ -476,12 +476,12 @@ def required_in(schema: Mapping[str, Any]) -> list[str]:
 
 def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
     """
-    Describe in a few words what a schema allows.
+    Describe in a few words which values a schema allows.
 
     :param schema: The schema.
-    :param root: The document that it is in.
-    :param depth: How deep the schema is in another one.
-    :returns: Such as `integer`, `"a" | "b"`, `list of string` or `object`.
+    :param root: The schema that contains it, for references.
+    :param depth: How deep the schema is nested in other ones.
+    :returns: A text such as `integer`, `"a" | "b"`, `list of string` or `object`.
     """
     schema = dereferenced(schema, root)
     choices = [schema["const"]] if "const" in schema else schema.get("enum")
@@ -500,10 +500,10 @@ def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
 
 def signature(schema: Mapping[str, Any]) -> str:
     """
-    Write the arguments of a tool in a line.
+    Describe the arguments of a tool in one line.
 
     :param schema: Their schema.
-    :returns: Such as `query: string, limit: integer = 10, tags?: list of string`.
+    :returns: A text such as `query: string, limit: integer = 10, tags?: list of string`.
     """
     required = required_in(schema)
     parts = []

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`doctor`: checks servers and configuration files, and advises what to do about problems.
+"""
+
 from __future__ import annotations
 
 import json
@@ -55,18 +59,18 @@ _STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "red"}
 _TO_AUTHOR = "Tell the server's author"
 _LEFT_OUT = "It is left out everywhere; tell the server's author"
 
-# From here on, a model chooses worse among tools, and their definitions fill its context.
+# With more than this, a model chooses tools less reliably, and their definitions fill its context.
 _MANY_TOOLS, _MANY_CHARACTERS = 40, 40_000
 
 
 class Finding(NamedTuple):
     """
-    One thing that was looked at.
+    The result of one check.
 
-    :param state: How bad it is.
+    :param state: `OK`, `WARNING` or `PROBLEM`.
     :param text: What was found.
     :param advice: What to do about it.
-    :param code: With which code the command exits because of it.
+    :param code: The exit code of the command if this is a problem.
     """
 
     state: str
@@ -79,7 +83,7 @@ def doctor(
     target: Annotated[
         TargetText | None,
         Parameter(
-            help=f"{TARGET} Of a file, all servers are looked at. Default: the files in which names are looked up."
+            help=f"{TARGET} All servers of a file are checked. Default: the files in which names are looked up."
         ),
     ] = None,
     /,
@@ -216,7 +220,7 @@ def _session(session: Session) -> Iterator[Finding]:
 
 
 def _invisible_in(definition: dict[str, Any]) -> Counter[str]:
-    # In each text by itself: JSON would escape control characters.
+    # Each text is searched separately, because JSON would escape control characters.
     found: Counter[str] = Counter()
 
     def note(text: str) -> str:
@@ -228,7 +232,7 @@ def _invisible_in(definition: dict[str, Any]) -> Counter[str]:
 
 
 def _choice(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:
-    # Without a tool of `tool_names`, the toolset cannot be used.
+    # A missing tool of `tool_names` is a problem, because the toolset cannot be used without it.
     missing = [(PROBLEM, "tool_names", name) for name in toolset.tool_names or () if name not in names]
     missing += [(WARNING, "exclude_tools", name) for name in toolset.tool_selection.unknown_exclusions(names)]
     missing += [(WARNING, "tool_overrides", name) for name in toolset.tool_overrides if name not in names]

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is in files: servers in configuration files of MCP clients, and the logins of this user.
+Files that the command reads: configuration files of MCP clients, and the record of this user's logins.
 
-`config` checks a configuration file. The record of logins says at which servers with a URL, and how. Tokens are in a
-FileTokenStorage beside it.
+`config` checks a configuration file. The record of logins has the URL and the OAuth configuration of each login. Tokens
+are in a FileTokenStorage beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.transports.server_infos import HttpServerIn
 
 CONFIG_SUFFIXES = (".json", ".jsonc")
 
-# Of the clients that keep a file in the project.
+# The configuration files that clients keep in a project.
 _IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
 
 _SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
@@ -49,14 +49,14 @@ _FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
 @dataclasses.dataclass(frozen=True)
 class Server:
     """
-    A server that a target means. One of a file may be unusable by itself.
+    A server that a target refers to. One server of a file may be unusable while the others are not.
 
     :param name: Its name in the file, or the target, without secrets.
     :param info: How to reach it; None if it is disabled or cannot be used.
-    :param toolset: Its toolset, of a configuration file.
-    :param place: Where it stands, for messages.
+    :param toolset: Its toolset, if it is from a configuration file.
+    :param place: Its place in the file, for messages.
     :param warnings: What may be wrong with it.
-    :param error: Why it cannot be used, if it cannot.
+    :param error: Why it cannot be used; None if it can.
     """
 
     name: str
@@ -69,16 +69,16 @@ class Server:
     @property
     def is_disabled(self) -> bool:
         """
-        Whether its file says that it is not to be used.
+        Whether it is disabled in its file.
         """
         return self.info is None and self.error is None
 
     def usable(self) -> MCPServerInfo:
         """
-        Return how to reach it.
+        Return its server info, if it can be used.
 
         :returns: The server info.
-        :raises CommandError: If it cannot be used, whatever the options say.
+        :raises CommandError: If it is disabled or cannot be used.
         """
         if self.info is None:
             raise CommandError(self.error or f"{self.place} is disabled. Enable it there to use it.")
@@ -87,9 +87,9 @@ class Server:
 
 def settings_folder() -> Path:
     """
-    Return where programs keep what belongs to this user.
+    Return the folder of this user's settings.
 
-    :returns: `XDG_CONFIG_HOME` or `~/.config`, and its counterparts on macOS and Windows.
+    :returns: `XDG_CONFIG_HOME` or `~/.config`, or its counterpart on macOS and Windows.
     """
     if sys.platform == "darwin":
         return _home() / "Library" / "Application Support"
@@ -99,14 +99,14 @@ def settings_folder() -> Path:
 
 
 def _home() -> Path:
-    return Path(os.path.expanduser("~"))  # unlike `Path.home`, no error in a container where there is none
+    return Path(os.path.expanduser("~"))  # unlike `Path.home`, it does not fail in a container without a home
 
 
 def config_files() -> list[Path]:
     """
-    Return the configuration files in which a name is looked up.
+    Return the configuration files in which a server's name is looked up.
 
-    :returns: Those of the working directory, then those of the user's editors and assistants.
+    :returns: The files of the working directory, then those of the user's editors and assistants.
     """
     home, settings = _home(), settings_folder()
     candidates = [
@@ -118,16 +118,16 @@ def config_files() -> list[Path]:
         home / ".codeium" / "windsurf" / "mcp_config.json",
         home / ".gemini" / "settings.json",
     ]
-    # Not `Path.is_file`, which fails in a home that this user may not look into, as in some containers.
+    # `Path.is_file` would fail in a home that this user may not read, as in some containers.
     return [file for file in candidates if os.path.isfile(file)]
 
 
 def servers_in(file: Path) -> list[Server]:
     """
-    Read the servers of a configuration file, each apart from the others.
+    Read the servers of a configuration file. An invalid one does not affect the others.
 
     :param file: The file.
-    :returns: What became of each.
+    :returns: The servers; an invalid one has an `error`.
     :raises CommandError: If the file cannot be read.
     """
     try:
@@ -149,15 +149,15 @@ def servers_in(file: Path) -> list[Server]:
 
 def names_in(file: Path) -> list[str]:
     """
-    Return the names of the servers in a file, whether or not they can be used; none if it cannot be read.
+    Return the names of all servers in a file, even unusable ones; empty if the file cannot be read.
     """
     try:
         return [entry.name for entry in servers_in(file)]
     except CommandError:
-        return []  # whoever needs the file is told why
+        return []  # a command that needs this file reports the error
 
 
-# The command `config`, and the secrets that stand in a file.
+# The command `config`, and secrets in plain text.
 
 
 def config(
@@ -169,9 +169,9 @@ def config(
     """
     Check an mcp.json, and print the toolsets for it as YAML.
 
-    The YAML goes under `tools` of an Agent or a ToolInvoker in a stored pipeline. Nothing is connected; 'mcp-haystack
-    doctor FILE' does that. A secret that stands in the file is not printed: the YAML has an environment variable for
-    it, which is named on stderr.
+    The YAML goes under `tools` of an Agent or a ToolInvoker in a stored pipeline. No server is connected; 'mcp-haystack
+    doctor FILE' does that. A secret in the file is not printed: the YAML has an environment variable in its place,
+    which is named on stderr.
     """
     output = options.output
     entries = servers_in(file)
@@ -219,15 +219,15 @@ def _without_defaults(data: dict[str, Any], info: MCPServerInfo) -> dict[str, An
 
 def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     """
-    Return the values of a server info in which a secret stands as plain text.
+    Return the values of a server info that contain a secret in plain text.
 
     :param info: The server info.
-    :returns: The values by their places: the field, and the key or the number in it.
+    :returns: The values by their places: the field, and the key or index in it.
     """
     found: dict[tuple[str, Any], str] = {}
     for field in _FIELDS:
         value = _as_written(getattr(info, field, None))
-        # Of variables, only those that are named as secrets: the others are better read.
+        # Variables count only if their names indicate a secret, because the others are better kept readable.
         declared = secrets_in({"variables" if field == "env" else field: value}) - {""}
         secrets = {secret for secret in declared if "${" not in secret}
         items: Any = [(None, value)]
@@ -244,7 +244,7 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
 
 
 def _as_written(value: Any) -> Any:
-    # The text around variables may have a secret, too.
+    # The text around variables may contain a secret as well.
     if isinstance(value, SecretTemplate):
         return str(value)
     if isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def _as_written(value: Any) -> Any:
 
 def shown_place(field: str, key: Any) -> str:
     """
-    Write a place in a server info, such as `env.API_KEY` or `args[1]`.
+    Write a place in a server info as text, such as `env.API_KEY` or `args[1]`.
     """
     return field if key is None else f"{field}[{key}]" if isinstance(key, int) else f"{field}.{key}"
 
@@ -263,9 +263,9 @@ def _without_plain_secrets(
     name: str, info: MCPServerInfo, taken: dict[str, str]
 ) -> tuple[MCPServerInfo, dict[str, str]]:
     """
-    Replace the values with secrets in plain text by environment variables, which are returned by their places.
+    Replace values with secrets in plain text by environment variables, which are returned by their places.
 
-    Those that are taken have the value of another server.
+    `taken` has the variables of all servers so far, so that none is used for two values.
     """
     changes: dict[str, Any] = {}
     variables: dict[str, str] = {}
@@ -288,7 +288,7 @@ def _without_plain_secrets(
     return (dataclasses.replace(info, **changes) if variables else info), variables  # type: ignore[type-var]
 
 
-# The logins of this user.
+# This user's logins.
 
 
 def token_folder() -> Path:
@@ -300,10 +300,10 @@ def token_folder() -> Path:
 
 def with_login(info: MCPServerInfo) -> MCPServerInfo:
     """
-    Use the login of this person at a server, or OAuth if its file wants that.
+    Use this user's login at a server, or OAuth if the configuration file asks for it.
 
     :param info: The server info.
-    :returns: The server info, with an `oauth_config` if there is a login.
+    :returns: The server info, with an `oauth_config` in these cases.
     """
     if not isinstance(info, HttpServerInfo) or info.token:
         return info
@@ -318,11 +318,11 @@ def with_login(info: MCPServerInfo) -> MCPServerInfo:
 
 def with_oauth(info: HttpServerInfo, config: OAuthConfig) -> HttpServerInfo:
     """
-    Return a server info that uses OAuth. If no browser opens with the page of a login, its address is printed.
+    Return a server info that uses OAuth. If no browser can be opened for a login, the address of its page is printed.
 
     :param info: The server info.
-    :param config: How to log in.
-    :returns: The server info with it.
+    :param config: The OAuth configuration.
+    :returns: The server info with the configuration.
     """
     config = dataclasses.replace(config, redirect_handler=_show_page)
     changed: Any = dataclasses.replace(info, auth=None, oauth_config=config)
@@ -343,10 +343,10 @@ async def _show_page(request: MCPLoginRequest) -> None:
 
 def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
     """
-    Remember how a person has logged in at a server, or that they have logged out.
+    Record a login at a server, or remove its record.
 
     :param info: The server info.
-    :param config: How; None after a logout.
+    :param config: The OAuth configuration of the login; None after a logout.
     """
     known, file = _logins(), _record_of_logins()
     logins = {url: login for url, login in known.items() if url != shown(info.url)}
@@ -355,7 +355,7 @@ def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
     if logins == known:
         return
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # On a full disk, the other logins remain.
+    # The record is replaced as a whole, so that the other logins are not lost on a full disk.
     written = file.with_name(f".{file.name}.{os.getpid()}")
     written.touch(mode=0o600)  # a URL may have a key in it
     record = {url: login.to_dict() for url, login in logins.items()}
@@ -369,11 +369,11 @@ def _record_of_logins() -> Path:
 
 def _logins() -> dict[str, OAuthConfig]:
     file = _record_of_logins()
-    if not os.path.exists(file):  # likewise
+    if not os.path.exists(file):  # does not fail in an unreadable home, as in `config_files`
         return {}
     try:
         stored = json.loads(file.read_text(encoding="utf-8"))
         return {url: OAuthConfig.from_dict(login) for url, login in stored.items()}
-    except (ValueError, TypeError, AttributeError) as error:  # such as the record of another version of this package
+    except (ValueError, TypeError, AttributeError) as error:  # for example, another version of the package wrote it
         msg = f"{file} cannot be read ({type(error).__name__}). Delete it, and log in again."
         raise CommandError(msg) from None

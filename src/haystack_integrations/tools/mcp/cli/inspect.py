@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`list` and `inspect`: what servers offer.
+`list` and `inspect`: the tools, resources and prompts of servers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot
 if TYPE_CHECKING:
     import mcp_types as types
 
-# What a tool says of itself, in words. The last value is what the protocol assumes without a hint.
+# The annotations of a tool in words, if true and if false.
 _HINTS = {
     "read_only_hint": ("only reads", "changes things"),
     "destructive_hint": ("may destroy", "only adds"),
@@ -56,7 +56,7 @@ _HINTS = {
 def list_tools(
     target: Annotated[
         TargetText | None,
-        Parameter(help=f"{TARGET} Of a file, all servers are listed. Default: the files in which names are looked up."),
+        Parameter(help=f"{TARGET} All servers of a file are listed. Default: the files in which names are looked up."),
     ] = None,
     /,
     *,
@@ -67,17 +67,17 @@ def list_tools(
     """
     List what a server offers: its tools and, if asked, its resources and prompts.
 
-    Of several servers, those that cannot be used are skipped with a note, and in JSON they are by their names under
+    If there are several servers, unusable ones are skipped with a note, and JSON has each server by its name under
     `servers`.
 
-    :param resources: List resources and resource templates, too.
-    :param prompts: List prompts, too.
+    :param resources: Also list resources and resource templates.
+    :param prompts: Also list prompts.
     """
     output = options.output
     servers = [server for server in servers_of(target, options) if not server.is_disabled]
     is_one = target is not None and len(servers) <= 1
     if target is not None and not servers:
-        servers = [server_of(target, options)]  # which is disabled
+        servers = [server_of(target, options)]  # it is disabled, which `connected` reports
 
     def offer(server: Server) -> dict[str, Any] | Exception:
         try:
@@ -153,8 +153,7 @@ def inspect(
     """
     Show all about a server.
 
-    That is: protocol, capabilities, tools with their schemas and what they say of themselves, resources, prompts and
-    skills.
+    This includes its protocol, capabilities, tools with their schemas and annotations, resources, prompts and skills.
 
     :param snapshot: Write a snapshot of the tools into this file, for doctor --check and MCPToolset(snapshot=...).
     """

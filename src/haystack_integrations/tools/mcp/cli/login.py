@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`login` and `logout`: OAuth logins at servers with a URL.
+"""
+
 from __future__ import annotations
 
 import dataclasses
@@ -31,10 +35,10 @@ _Config = Annotated[
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Client:
     """
-    As which client to log in, at a server with a URL.
+    The OAuth client with which to log in, at a server with a URL.
 
     :param client_id: Identifier of the client at the authorization server. Default: it registers itself.
-    :param client_secret_env: The environment variable with the secret of the client.
+    :param client_secret_env: The environment variable with the client's secret.
     :param issuer: The authorization server at which the client is registered.
     :param scope: A scope to ask for. Repeatable. Default: those that the server wants.
     :param resource: What the tokens are for. Default: the server, as it names itself.
@@ -54,13 +58,13 @@ class Client:
 
     def oauth_config(self) -> OAuthConfig:
         """
-        Return the configuration.
+        Make the OAuth configuration.
 
-        :returns: The configuration, of the grant for people.
-        :raises ValueError: If the options do not go together.
+        :returns: The configuration for a login in the browser (authorization code).
+        :raises ValueError: If the options contradict each other.
         """
         secret = self.client_secret_env
-        # Other commands find the login from any folder.
+        # The path is absolute, so that other commands find the login from any folder.
         folder = (self.tokens or token_folder()).expanduser().absolute()
         return OAuthConfig(
             grant_type="authorization_code",
@@ -85,7 +89,7 @@ def login(
     """
     Log in at a server that wants it (OAuth), in the browser.
 
-    Other commands find the login from then on.
+    Other commands use the login from then on.
     """
     info = _info_of(target, config)
     try:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the command shows, and with which code it exits: results on stdout, all else on stderr.
+The output of the command, with results on stdout and everything else on stderr, and its exit codes.
 
-Texts of servers are shown as text: no markup of rich, and no control character that a terminal would obey.
+Texts of servers are shown literally: rich does not interpret markup in them, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolNotFoundError,
 )
 
-# Where no terminal says how wide it is: tables are not wrapped, so that programs can read their lines, and help is. The
-# variable COLUMNS takes precedence.
+# Widths without a terminal: tables are not wrapped, so that programs can read their lines, but help is. The variable
+# COLUMNS takes precedence.
 _WIDTH_OF_TABLES, _WIDTH_OF_HELP = 1_000_000, 120
 
-# Control characters but tab and line break, and those that reverse the order of what is shown.
+# Control characters except tab and line break, and those that change the direction of text.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
 def visible(text: object) -> str:
     """
-    Escape what a terminal would obey: control characters become escapes such as `\\x1b`.
+    Escape control characters, which a terminal would execute, as `\\x1b` and the like.
     """
     return _CONTROL.sub(lambda match: ascii(match[0])[1:-1], str(text).replace("\r\n", "\n"))
 
 
 def one_line(text: object) -> str:
     """
-    Return a text in one line, with single spaces in place of white space.
+    Return a text as one line, with each run of white space replaced by a single space.
     """
     return visible(" ".join(str(text).split()))
 
@@ -64,32 +64,32 @@ def as_json(value: Any, *, ensure_ascii: bool = False) -> str:
     """
     Write a value for a script.
 
-    :param value: JSON, and objects of the MCP SDK in it.
-    :param ensure_ascii: Whether to escape all that is not in ASCII, too.
+    :param value: JSON, which may contain objects of the MCP SDK.
+    :param ensure_ascii: Whether to escape all characters outside ASCII.
     :returns: Indented JSON, with the names of the protocol. Control characters are escaped.
     """
     text = json.dumps(value, indent=2, ensure_ascii=ensure_ascii, default=protocol_json)
-    # Within strings. What JSON does not escape, a terminal may obey.
+    # They are all within strings. JSON leaves some unescaped that a terminal would execute.
     return _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def protocol_json(value: Any) -> Any:
     """
-    Return the JSON of an object of the MCP SDK as in the protocol, without what is not set.
+    Return the JSON of an object of the MCP SDK as in the protocol, without fields that are None.
     """
     return value.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 
 class Output:
     """
-    Where a command writes.
+    Writes the results and notes of a command.
     """
 
     def __init__(self, *, is_json: bool = False) -> None:
         """
         Initialize the Output.
 
-        :param is_json: Whether stdout gets JSON only.
+        :param is_json: Whether to write only JSON to stdout.
         """
         self.is_json = is_json
         self.results: Console = _console(_results_stream or sys.stdout, _WIDTH_OF_TABLES)
@@ -100,13 +100,13 @@ class Output:
         """
         Print a result as JSON.
         """
-        # An escape of `backslashreplace` is none of JSON.
+        # Without Unicode, stdout would use `backslashreplace`, whose escapes are not valid in JSON.
         is_unicode = str(self.results.encoding).startswith("utf")
         self._write(as_json(value, ensure_ascii=not is_unicode))
 
     def text(self, text: str) -> None:
         """
-        Print a text of a server. Into a file or a pipe it goes as it is; a terminal gets no control characters.
+        Print a text of a server: unchanged into a file or a pipe, but with escaped control characters in a terminal.
         """
         self._write(visible(text) if self.results.is_terminal else text)
 
@@ -116,7 +116,7 @@ class Output:
 
     def bytes(self, data: bytes) -> None:
         """
-        Print bytes as they are.
+        Print bytes unchanged.
         """
         self.results.file.flush()
         self.results.file.buffer.write(data)  # type: ignore[attr-defined]
@@ -124,19 +124,19 @@ class Output:
 
     def print(self, renderable: Any = "", *, style: str | None = None) -> None:
         """
-        Print a part of a result for a person: a text, which is taken literally, or something of rich.
+        Print a part of a result for a person: a literal text, or a renderable of rich.
         """
         self.results.print(_literal(renderable, style), soft_wrap=isinstance(renderable, str))
 
     def note(self, text: str, *, style: str | None = None) -> None:
         """
-        Show a text that is no result, literally.
+        Show a literal text on stderr, which is not a result.
         """
         self.notes.print(_literal(text, style), soft_wrap=True)
 
     def ask(self, question: str) -> str:
         """
-        Ask the person, and return what was typed.
+        Ask the user, and return the typed line.
 
         :raises EOFError: After Ctrl-D.
         """
@@ -148,7 +148,7 @@ class Output:
 
     def confirm(self, question: str) -> bool:
         """
-        Ask the person for a yes or no; no is the default.
+        Ask the user for yes or no; no is the default.
 
         :raises EOFError: After Ctrl-D.
         """
@@ -157,8 +157,8 @@ class Output:
 
 @cache
 def _keyboard() -> TextIO:
-    # A reader of its own: when the command ends, a thread may still wait for a line, and Python aborts if it cannot get
-    # the lock of `sys.stdin` then.
+    # A separate reader: a thread may still wait for a line when the command ends, and Python aborts then if it cannot
+    # get the lock of `sys.stdin`.
     return os.fdopen(os.dup(sys.stdin.fileno()), encoding=sys.stdin.encoding, errors="replace")
 
 
@@ -169,10 +169,10 @@ OUTPUT: Group = Group("Output", sort_key=2)
 @dataclass(frozen=True, kw_only=True)
 class OutputOptions:
     """
-    What is shown, and where.
+    The options for output.
 
-    :param json: Print JSON for scripts: the objects of the protocol, where there are such.
-    :param verbose: Write a log to stderr, with what the server writes to its own.
+    :param json: Print JSON for scripts, with the objects of the protocol.
+    :param verbose: Write a log to stderr, including what the server writes to its stderr.
     """
 
     json: Annotated[bool, Parameter(group=OUTPUT)] = False
@@ -181,46 +181,46 @@ class OutputOptions:
     @property
     def output(self) -> Output:
         """
-        Where the command writes.
+        The Output of the command.
         """
         return Output(is_json=self.json)
 
 
 def save_bytes(file: Path, data: bytes, output: Output) -> None:
     """
-    Write a file, in a folder that may not exist yet, and say so.
+    Write a file, creating its folder, and print a note.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(data)
     output.note(f"Saved {file}")
 
 
-# While a command runs, `sys.stdout` is stderr, so that what a server in this process prints is no result.
+# The real stdout. While a command runs, `sys.stdout` is stderr, so prints of a server in this process are not results.
 _results_stream: Any = None
 
 
 def keep_stdout_for_results() -> None:
     """
-    Keep stdout for results: whatever else this process prints goes to stderr.
+    Reserve stdout for results: everything else that this process prints goes to stderr.
     """
     global _results_stream
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:  # for an emoji of a server in a terminal without Unicode
+        if reconfigure is not None:  # a terminal without Unicode could not show, for example, an emoji of a server
             reconfigure(errors="backslashreplace")
     _results_stream, sys.stdout = sys.stdout, sys.stderr
 
 
 def stdout_for_protocol() -> AbstractContextManager[Any]:
     """
-    Use stdout for a server over stdio, for the time of a block.
+    Restore stdout for a server over stdio, for the duration of a block.
     """
     return redirect_stdout(_results_stream or sys.stdout)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: str = "") -> Table | str:
     """
-    Return a table of texts of servers, or, if there are no rows, another text.
+    Make a table of texts from servers; without rows, return `otherwise`.
     """
     lines = [[one_line(cell) for cell in row] for row in rows]
     if not lines:
@@ -239,24 +239,24 @@ def _literal(renderable: Any, style: str | None) -> Any:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        # rich ends the process with exit code 1, as if the server had answered with an error
+        # rich would end the process with exit code 1, as if the server had answered with an error.
         raise BrokenPipeError from None
 
 
 def _console(stream: Any, width_in_a_pipe: int) -> Console:
-    # FORCE_COLOR, as many set it in CI, makes no terminal of a pipe or file.
+    # Without this, rich would take a pipe or file for a terminal if FORCE_COLOR is set, as is common in CI.
     is_terminal = stream.isatty()
-    # With 0 columns, rich shows nothing.
+    # COLUMNS=0 is ignored, because rich would show nothing.
     width = None if is_terminal or os.environ.get("COLUMNS", "0") not in ("", "0") else width_in_a_pipe
     return _Console(file=stream, force_terminal=is_terminal, width=width, highlight=False, emoji=False, markup=False)
 
 
-# What messages of the package say, and what that is on the command line: where it is not the option of the same name.
+# Phrases in messages of the package, with their counterparts on the command line where the names differ.
 _WORDS = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
     ),
-    # Of a login that was tried.
+    # After a login that failed.
     "if it has none, pass the credentials as `token` or in `headers`": (
         "if it has none, pass the credentials to the other commands, with --token-env or --header"
     ),
@@ -276,7 +276,7 @@ _WORDS = {
 
 class ExitCode(IntEnum):
     """
-    What scripts can tell from the end of the command. The help and docs/command-line.md say what each means.
+    The exit codes of the command, for scripts. The help and docs/command-line.md explain each.
     """
 
     OK = 0
@@ -300,14 +300,14 @@ class CommandError(Exception):
         """
         Initialize the CommandError.
 
-        :param message: What was tried, what happened, what to do.
-        :param code: With which code the command exits.
+        :param message: What was tried, what happened, and what to do.
+        :param code: The exit code of the command.
         """
         super().__init__(message)
         self.code = code
 
 
-# The first that fits.
+# The exit codes by the class of the error. The first class that matches counts.
 _CODES: dict[type[BaseException], ExitCode] = {
     KeyboardInterrupt: ExitCode.INTERRUPTED,
     MCPAuthorizationError: ExitCode.UNAUTHORIZED,
@@ -322,26 +322,26 @@ _CODES: dict[type[BaseException], ExitCode] = {
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
     """
-    Return the code with which the command exits after an error.
+    Return the exit code for an error.
 
     :param error: The error.
-    :returns: The code, or None for an error that is a defect of this program.
+    :returns: The code; None if the error is a defect of this program.
     """
     if isinstance(error, CommandError):
         return error.code
-    # With a code, the server was there and refused; if that was at the beginning, it cannot be used at all.
+    # The server answered with an error code. If it did so while connecting, it cannot be used at all.
     if isinstance(error, MCPConnectionError) and error.code is not None and error.operation != "connect":
         return ExitCode.FAILED
     code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
     if code is None and isinstance(error, OSError):
-        # Of a file that somebody has named; or the result cannot be written, as to a full disk: a tool may have run.
+        # Either a file that the user has named, or a result that cannot be written (full disk), so a tool may have run.
         return ExitCode.FAILED if error.filename is None else ExitCode.USAGE
     return code
 
 
 def for_terminal(error: object) -> str:
     """
-    Put the message of an error into the words of the command line.
+    Return the message of an error in terms of the command line.
 
     :param error: The error.
     :returns: Its message, with options in place of parameters.

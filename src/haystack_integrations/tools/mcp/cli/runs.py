@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`runs`: the durable runs in a journal.
+"""
+
 from __future__ import annotations
 
 from dataclasses import asdict
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.durable import RecordedRun, RunJournal
     from haystack_integrations.tools.mcp.durable.store import Entry
 
-# A call that was sent and has no result.
+# The outcome of a call that was sent and has no result.
 _IN_DOUBT = "may have run"
 
 
@@ -71,7 +75,7 @@ def _opened(journal: str) -> RunJournal:
         opened, parsed = RunJournal(url), make_url(url)
     except ValueError as error:
         raise CommandError(str(error)) from None
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():  # SQLite would make one
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():  # SQLite would create it
         msg = f"There is no journal {parsed.database}. Name it with --journal, or in HAYSTACK_MCP_JOURNAL."
         raise CommandError(msg)
     return opened
@@ -113,7 +117,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
         output.print(table(("Number", "Kind", "Name", "Outcome", "Begun", "Took", "Attempts"), rows))
     if any(_outcome(each, run) == _IN_DOUBT for each in entries):
         output.print()
-        output.print("See if what may have run is there, and decide with `journal.decide` before the run goes on.")
+        output.print("Check what the calls that may have run did, and decide with `journal.decide` before the run goes on.")
 
 
 def _as_json(run: RecordedRun) -> dict[str, Any]:
@@ -135,7 +139,7 @@ def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
 
 
 def _kind(run: RecordedRun) -> str:
-    # The text of an error may quote arguments.
+    # Only the error's type, because its text may quote arguments.
     return (run.error or "").partition(":")[0]
 
 

@@ -2,6 +2,10 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 
+"""
+`serve`: serves what was built in Haystack to MCP clients.
+"""
+
 from __future__ import annotations
 
 import contextlib
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
 
 _LOAD = Group("Load and logs", sort_key=3)
 
-# What is wrong with what was named, or with the options.
+# Errors that a wrong target or wrong options cause.
 _REFUSALS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
 
 _NAMES_OF_SERVERS = ("server", "mcp", "app")
@@ -68,10 +72,10 @@ _CHOICES = (
 @dataclass(frozen=True, kw_only=True)
 class Look:
     """
-    What clients see.
+    The options for what clients see.
 
-    :param name: What the server calls itself.
-    :param description: What clients are told of the pipeline or agent.
+    :param name: The name of the server.
+    :param description: The description of the pipeline or agent for clients.
     :param input: An input of the pipeline that clients set, as NAME=component.socket. Repeatable, also with the same
         NAME for several inputs. Default: the mandatory ones.
     :param output: An output that is returned, as NAME=component.socket. Repeatable. Default: those that no other
@@ -92,14 +96,15 @@ class Look:
 @dataclass(frozen=True, kw_only=True)
 class Http:
     """
-    How clients reach the server: the parameters of `run_server`.
+    The options for how clients reach the server: parameters of `run_server`.
 
-    :param host: Where to listen. Other machines can reach anything but a loopback address. Default: 127.0.0.1.
+    :param host: The address to listen on. If it is not a loopback address, other machines can reach it. Default:
+        127.0.0.1.
     :param port: The port; 0 for any free one. Default: 8000.
     :param path: The path of the endpoint. Default: /mcp.
     :param token_env: The environment variable with the bearer token that all clients must send.
     :param insecure: Let other machines use a server without a token.
-    :param allowed_hosts: A name by which clients may reach the server, as behind a proxy. Repeatable.
+    :param allowed_hosts: A host name by which clients may reach the server, for example behind a proxy. Repeatable.
     :param allowed_origins: An origin of web pages that may use the server. Repeatable.
     :param stateless: Keep no sessions.
     :param workers: Processes that serve the same port. Default: 1.
@@ -172,24 +177,24 @@ def serve(
 
 def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     """
-    Return the server of a target.
+    Make the server for a target.
 
-    :param target: What is served.
-    :param look: What clients see of it.
+    :param target: The target to serve.
+    :param look: The options for what clients see.
     :returns: The server.
-    :raises CommandError: If there is nothing that can be served.
-    :raises ValueError: If something of it cannot be served.
+    :raises CommandError: If the target is nothing that can be served.
+    :raises ValueError: If a part of it cannot be served.
     """
     from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415 - needs the extra
 
     modules_are_found_here()
-    # Over stdio, stdout is for the protocol.
+    # Prints go to stderr, because stdout is reserved for the protocol over stdio.
     with contextlib.redirect_stdout(sys.stderr):
         name, things = _things(target)
         if "server" in things:
             if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if _is_set(look, each)]:
                 msg = (
-                    f"{target} is a server already, for which serve does not take {', '.join(given)}: say it where the "
+                    f"{target} is a server already, for which serve does not take {', '.join(given)}: set it where the "
                     "server is made, with create_mcp_server"
                 )
                 raise CommandError(msg)
@@ -220,7 +225,7 @@ def _is_set(look: Look, option: Field[Any]) -> bool:
 def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:
     for pair in pairs:
         name, _, socket = pair.partition("=")
-        # Agents and SuperComponents have inputs and outputs without the name of a component.
+        # A socket need not have a dot: inputs and outputs of Agents and SuperComponents belong to no component.
         if not name or not socket:
             msg = f"{option} takes NAME=component.socket, e.g. {option} query=retriever.query"
             raise CommandError(msg)
@@ -229,7 +234,7 @@ def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:
 
 def _things(target: str) -> tuple[str, dict[str, Any]]:
     """
-    Return what is served: its name, and the parameters of `create_mcp_server`, or a server.
+    Return the name of what is served, and the parameters of `create_mcp_server` for it, or a finished server.
     """
     path = Path(target)
     name = provider_safe_name(path.stem)
@@ -241,7 +246,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
         made = [getattr(module, each) for each in _NAMES_OF_SERVERS if hasattr(module, each)]
         if made:
             return name, _kinds(made[0], name)
-        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: say what to serve, as in {path}:name"
+        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: name what to serve, as in {path}:name"
         raise CommandError(msg)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         servers = [server for server in servers_in(path) if not server.is_disabled]
@@ -249,21 +254,21 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
             msg = f"{path} has no servers, or none that is enabled"
             raise CommandError(msg)
         for server in servers:
-            server.usable()  # or say why not
+            server.usable()  # raises an error if it cannot be used
         return name, {"tools": [server.toolset for server in servers]}
     if path.is_file() and path.suffix in (".yaml", ".yml"):
         return name, _of_yaml(path, name)
     if is_import_path(target):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
         return attribute, _kinds(import_object(target), attribute)
-    where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of that: "
+    where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of these: "
     raise CommandError(where + _CHOICES)
 
 
 def _read_yaml(file: Path) -> Any:
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:  # whose text quotes the file, in which there may be a secret
+    except yaml.YAMLError as error:  # its text quotes the file, which may contain a secret
         mark = getattr(error, "problem_mark", None)
         place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
         msg = f"{file} is not valid YAML{place}"
@@ -285,7 +290,7 @@ def _of_yaml(file: Path, name: str) -> dict[str, Any]:
 
 def _kinds(thing: Any, name: str) -> dict[str, Any]:
     """
-    Return what kind of thing something is: the parameter of `create_mcp_server` that takes it.
+    Return the parameter of `create_mcp_server` that takes an object, with the object as its value.
     """
     from fastmcp import FastMCP  # noqa: PLC0415 - needs the extra `serve`
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a target on the command line means, the options for reaching it, and the connection to it.
+Targets on the command line: how they are resolved, the options for reaching them, and the connection.
 
 .. code-block:: text
 
@@ -14,7 +14,7 @@ What a target on the command line means, the options for reaching it, and the co
     "uvx mcp-server-time"             a command with its arguments
     mcp.json                          the server in a configuration file, if it has only one
     mcp.json:name                     the server of that name in it
-    name                              the same, in the file of `--config` or in one that an editor has; else a command
+    name                              the same, in the file of `--config`, this folder or an editor; else a command
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
     TargetText: TypeAlias = str
 else:
-    TargetText = str | Path  # it is always a text, for which shells complete the names of files
+    TargetText = str | Path  # always a text at run time; with Path, shells complete the names of files
 
 T = TypeVar("T")
 Named = TypeVar("Named", "types.Tool", "types.Prompt", Server)
@@ -89,7 +89,7 @@ _CHOICES = (
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 
-# Commands that start a server only with arguments.
+# Commands that need arguments to start a server.
 LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
 _TIMEOUT, _TIMEOUT_WITH_QUESTIONS = 30.0, 600.0
@@ -106,7 +106,7 @@ Target = Annotated[TargetText, Parameter(help=TARGET)]
 @dataclass(frozen=True, kw_only=True)
 class ServerOptions(OutputOptions):
     """
-    How to reach the server, beyond what the target says, and what is shown.
+    The options for reaching the server, in addition to the target, and for output.
 
     :param config: The mcp.json that has the name. Default: those in this folder and of your editors.
     :param header: An HTTP header, as 'Name: value'. ${NAME} in it is an environment variable. Repeatable.
@@ -126,16 +126,16 @@ class ServerOptions(OutputOptions):
 
     def seconds(self, *, may_ask: bool = False) -> float:
         """
-        Return how long to wait for the server, which may ask the person something meanwhile.
+        Return how many seconds to wait for the server, which may ask the user something meanwhile.
         """
         is_person = may_ask and sys.stdin.isatty()
         return self.timeout or (_TIMEOUT_WITH_QUESTIONS if is_person else _TIMEOUT)
 
     def apply(self, info: MCPServerInfo) -> MCPServerInfo:
         """
-        Change how a server is reached as the options say.
+        Apply the options to a server info.
 
-        :raises CommandError: If an option is not for servers of this kind.
+        :raises CommandError: If an option does not apply to servers of this kind.
         """
         changes: dict[str, Any] = {}
         if self.header or self.token_env:
@@ -147,7 +147,7 @@ class ServerOptions(OutputOptions):
             replaced = {name.lower() for name in headers}
             if self.token_env:
                 changes["token"] = secret_of("--token-env", self.token_env)
-                replaced.add("authorization")  # it would precede the token
+                replaced.add("authorization")  # the header would take precedence over the token
             if "authorization" in replaced:
                 changes |= {"auth": None, "oauth_config": None}
             if replaced:
@@ -173,8 +173,8 @@ def secret_of(option: str, variable: str) -> Secret:
     :param option: The option.
     :param variable: Its value.
     :returns: The Secret.
-    :raises CommandError: If that is no name (then it may be the secret itself, and is not quoted), or the variable
-        is empty, with which a request would be sent without the secret.
+    :raises CommandError: If the value is not a name (it is not quoted then, as it may be the secret itself), or if the
+        variable is empty: a request would be sent without the secret.
     """
     if not re.fullmatch(r"[A-Za-z_]\w*", variable, re.ASCII) or redact_text(variable) != variable:
         msg = f"{option} takes the name of an environment variable that has the value, e.g. {option} API_TOKEN"
@@ -199,33 +199,33 @@ def _pair(text: str, separator: str, option: str, form: str, example: str) -> tu
 
 def server_of(target: str, options: ServerOptions) -> Server:
     """
-    Return the one server that a target means.
+    Return the one server that a target refers to.
 
     :param target: The target.
-    :param options: The options that say more.
+    :param options: The options for reaching it.
     :returns: The server.
-    :raises CommandError: If it means none, or several.
+    :raises CommandError: If it refers to no server, or to several.
     """
     servers = servers_of(target, options)
-    if len(servers) > 1:  # one that is disabled says so itself
+    if len(servers) > 1:  # if all are disabled, `Server.usable` of the first one reports that
         servers = [server for server in servers if not server.is_disabled] or servers[:1]
     if len(servers) == 1:
         return servers[0]
     names = ", ".join(server.name for server in servers)
     example = shlex.quote(f"{target}:{servers[0].name}")
-    msg = f"{target} has {len(servers)} servers: {names}. Say which one, e.g. {example}"
+    msg = f"{target} has {len(servers)} servers: {names}. Name one, e.g. {example}"
     raise CommandError(msg)
 
 
 def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     """
-    Return the servers that a target means: several for a file that has several.
+    Return the servers that a target refers to. A file may have several.
 
     :param target: The target. None for the servers of `--config`, of the files of the working directory, or else of
         the editors.
-    :param options: The options that say more.
-    :returns: The servers, with those of a file that cannot be used.
-    :raises CommandError: If it cannot be understood, or has no servers.
+    :param options: The options for reaching them.
+    :returns: The servers, including unusable ones of a file.
+    :raises CommandError: If the target cannot be resolved, or has no servers.
     """
     if target is None:
         return _servers_of_files(options)
@@ -243,7 +243,7 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
     files = [options.config] if options.config is not None else config_files()
     files = [file for file in files if not file.is_absolute()] or files
     if not files:
-        msg = f"There is no target, and no configuration file in {os.getcwd()} nor of an editor. {_CHOICES}"
+        msg = f"There is no target, and no configuration file in {os.getcwd()} or of an editor. {_CHOICES}"
         raise CommandError(msg)
     servers: dict[str, Server] = {}
     for file in files:
@@ -264,10 +264,10 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
 
 def file_and_name(target: str) -> tuple[Path, str] | None:
     """
-    Split a target that names something in a file.
+    Split a target of the form `file:name`.
 
     :param target: The target.
-    :returns: The file, which exists, and the name after it; None for another target.
+    :returns: The file, which exists, and the name; None for other targets.
     """
     file, _, name = target.rpartition(":")
     return (Path(file), name) if os.path.isfile(file) else None
@@ -323,7 +323,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     if file is not None:
         return named("server", name, servers_in(file), str(file))
     if name in LAUNCHERS:
-        msg = f"'{name}' alone starts no server. Put the whole command in quotes, with its arguments."
+        msg = f"'{name}' alone does not start a server. Put the whole command in quotes, with its arguments."
         raise CommandError(msg)
     if shutil.which(name):
         return Server(name, server_info_from([name]))
@@ -353,7 +353,7 @@ def modules_are_found_here() -> None:
 
 def object_in_file(file: Path, name: str) -> Any:
     """
-    Run a Python file and return an object of it.
+    Run a Python file and return one of its objects.
 
     :param file: The file.
     :param name: The name of the object.
@@ -373,10 +373,10 @@ def object_in_file(file: Path, name: str) -> Any:
 
 def module_of(file: Path) -> ModuleType:
     """
-    Run a Python file.
+    Run a Python file as a module.
 
     :param file: The file.
-    :returns: What it defines.
+    :returns: The module.
     :raises CommandError: If it cannot be run.
     """
     folder = str(file.resolve().parent)
@@ -385,10 +385,10 @@ def module_of(file: Path) -> ModuleType:
     module_name = file.stem if file.stem.isidentifier() else "mcp_haystack_target"
     specification = importlib.util.spec_from_file_location(module_name, file)
     if specification is None or specification.loader is None:
-        msg = f"{file} is no Python file. {_CHOICES}"
+        msg = f"{file} is not a Python file. {_CHOICES}"
         raise CommandError(msg)
     module = importlib.util.module_from_spec(specification)
-    sys.modules[module_name] = module  # where pickle and dataclasses look
+    sys.modules[module_name] = module  # pickle and dataclasses look modules up there
     stdin, sys.stdin = sys.stdin, io.TextIOWrapper(io.BufferedReader(_NoStdin()), encoding="utf-8")
     try:
         specification.loader.exec_module(module)
@@ -403,7 +403,7 @@ def module_of(file: Path) -> ModuleType:
 
 class _NoStdin(io.RawIOBase):
     """
-    What a file gets that reads stdin when it is run: mostly it serves over stdio already, and would wait for ever.
+    Replaces stdin for a file that is run. A file that reads it usually serves over stdio already, and would never end.
     """
 
     def readable(self) -> bool:
@@ -431,14 +431,14 @@ class Session(NamedTuple):
 @contextmanager
 def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | None = None) -> Iterator[Session]:
     """
-    Connect to a server, for the time of a block.
+    Connect to a server for the duration of a block.
 
     :param server: The server.
     :param options: The options of the command.
-    :param handlers: What to do for a server that asks for something.
-    :returns: A context manager that gives the open connection.
-    :raises CommandError: If it cannot be used, or an option is not for servers of this kind.
-    :raises MCPConnectionError: If it cannot be opened.
+    :param handlers: Answer the requests of the server.
+    :returns: A context manager that yields the open connection.
+    :raises CommandError: If the server cannot be used, or an option does not apply to servers of this kind.
+    :raises MCPConnectionError: If the connection cannot be opened.
     """
     info = options.apply(server.usable())
     if missing := missing_variables(info):
@@ -462,14 +462,14 @@ def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | No
 
 def named(kind: str, name: str, items: Iterable[Named], owner: str = "The server") -> Named:
     """
-    Return what has a name.
+    Return the item of a name.
 
-    :param kind: What is looked for: "tool", "prompt" or "server".
+    :param kind: The kind of item for the message: "tool", "prompt" or "server".
     :param name: The name.
-    :param items: What there is.
-    :param owner: What has it.
-    :returns: The item of that name.
-    :raises CommandError: If there is none. The message names those that there are.
+    :param items: All items.
+    :param owner: The owner of the items for the message.
+    :returns: The item.
+    :raises CommandError: If there is no such item. The message lists the names of the others.
     """
     found = {item.name: item for item in items}
     if name not in found:
@@ -480,10 +480,10 @@ def named(kind: str, name: str, items: Iterable[Named], owner: str = "The server
 
 def for_each(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
     """
-    Call a function for each of several servers, all at the same time.
+    Call a function for several servers concurrently.
 
-    A KeyboardInterrupt ends the wait at once: the threads do not keep the process, whose sessions are closed when it
-    exits.
+    A KeyboardInterrupt ends the wait at once: the threads do not keep the process alive, and sessions are closed when
+    it exits.
 
     :param function: The function.
     :param items: The servers.
