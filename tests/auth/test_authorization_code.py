@@ -112,7 +112,7 @@ class TestWithoutAListener:
 
     @rows(
         ("answer", "message"),
-        (lambda _: 5, "`callback_handler` must give a URL or a dict, it gave int"),
+        (lambda _: 5, "`callback_handler` must return a URL or a dict, got int"),
         (lambda request: {"state": request.state}, "the answer of the authorization server has no code"),
         (
             lambda request: {"error": "access_denied", "error_description": "not today", "state": request.state},
@@ -122,7 +122,7 @@ class TestWithoutAListener:
         (lambda _: {"error": "forged", "state": "another"}, "the answer has another `state`"),
         (
             lambda request: {"code": "c", "state": request.state, "iss": "https://honest.example.com"},
-            "iss mismatch: the answer is of https://honest.example.com",
+            "iss mismatch: the answer is from https://honest.example.com",
         ),
         (lambda _: 1 / 0, "`callback_handler` failed (ZeroDivisionError"),
     )

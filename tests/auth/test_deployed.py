@@ -362,7 +362,7 @@ async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(
     ("answers", "wrong"),
     [
         ({SERVER: httpx2.Response(200, text="<html>")}, [SERVER, "Invalid JSON"]),
-        ({SERVER: httpx2.Response(307, headers={"Location": "https://[x.test"})}, ["https://[x.test is no URL"]),
+        ({SERVER: httpx2.Response(307, headers={"Location": "https://[x.test"})}, ["https://[x.test is not a URL"]),
         ({SERVER: httpx2.Response(200, json={"issuer": "https://x.test"})}, [SERVER, "token_endpoint Field required"]),
         ({SERVER: httpx2.Response(200, json={"issuer": 5, "token_endpoint": "/token"})}, ["issuer", "should be a URL"]),
         (

@@ -58,7 +58,7 @@ async def test_a_key_signs_with_what_it_is_made_for(network, key, expected):
 @pytest.mark.parametrize(
     ("key", "algorithm", "message"),
     [
-        (Secret.from_token("c2VjcmV0LWtleQ"), None, "the `private_key` is no private key in PEM without a password"),
+        (Secret.from_token("c2VjcmV0LWtleQ"), None, "the `private_key` is not a private key in PEM without a password"),
         (pem_of(ED), "RS256", "the `private_key` cannot sign with RS256"),
     ],
 )
@@ -90,7 +90,7 @@ def fails(request: MCPAssertionRequest) -> str:
     ("source", "message"),
     [
         (fails, "`assertion_provider` failed (RuntimeError)"),
-        (lambda _: None, "`assertion_provider` must give a string that is not empty, it gave NoneType"),
+        (lambda _: None, "`assertion_provider` must return a string that is not empty, got NoneType"),
     ],
 )
 async def test_a_provider_of_assertions_that_fails_is_named(network: TokenNetwork, source: Any, message: str) -> None:

@@ -3,5 +3,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Access tokens for servers with a URL: OAuth, one flow a grant, and where tokens are kept.
+Access tokens for servers with a URL: OAuth, with one flow for each grant, and storages for tokens.
 """

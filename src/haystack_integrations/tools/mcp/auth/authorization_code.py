@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The grant of persons: they allow the access in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
+The authorization code grant: a user allows the access in a browser (RFC 6749, 4.1, with PKCE, RFC 7636).
 
 The client is the configured one, one with a metadata document, or one that registers itself (RFC 7591). A listener in
 this process waits for the browser (RFC 8252, 7.3), unless the configuration has a `callback_handler`.
@@ -44,16 +44,16 @@ from haystack_integrations.tools.mcp.protocol.request_errors import describe_err
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Where a listener waits unless the configuration says otherwise.
+# The address of the listener by default.
 _DEFAULT_REDIRECT_URI = "http://127.0.0.1/callback"
 
-# A request is a line and headers, in bytes. Browsers may have cookies for the host.
+# The most bytes of a request's line and headers. Browsers may send cookies for the host.
 _REQUEST_LIMIT = 64 * 1024
 
-# Seconds that a connection has for its request.
+# Seconds within which a connection must send its request.
 _REQUEST_TIMEOUT = 10.0
 
-# After so many seconds, a browser that still opens the page is taken for one that returns only when it is closed.
+# A browser command that still runs after this many seconds is assumed to return only when the browser is closed.
 _OPENING_TIMEOUT = 5.0
 
 _OTHER_STATE = "the answer has another `state` than the login under way"
@@ -66,17 +66,17 @@ _PAGE = (
 
 class AuthorizationCode(Flow):
     """
-    A person allows the access in a browser.
+    The flow in which a user allows the access in a browser.
     """
 
     step = "exchanging the code for a token"
 
     def scope(self, resource: ResourceMetadata | None) -> str | None:
         """
-        Choose the scopes, and a refresh token with them, if the server has it as a scope.
+        Choose the scopes, with that for a refresh token if the authorization server has one.
 
         :param resource: As in `Flow`.
-        :returns: Likewise.
+        :returns: As in `Flow`.
         """
         scope = super().scope(resource)
         if self.config.scopes is None and scope and "offline_access" in (self.found.server.scopes_supported or ()):
@@ -85,11 +85,11 @@ class AuthorizationCode(Flow):
 
     async def grant(self, scope: str | None) -> dict[str, str]:
         """
-        Lead a person to the authorization server, and wait for the code that it gives.
+        Send the user to the authorization server, and wait for the code that it issues.
 
         :param scope: As in `Flow`.
-        :returns: Likewise.
-        :raises MCPAuthorizationError: If the access is not allowed, or by somebody else.
+        :returns: As in `Flow`.
+        :raises MCPAuthorizationError: If the access is refused, or the answer is not for this login.
         """
         config, server, pkce = self.config, self.found.server, PKCEParameters.generate()
         server_url, user = self.key.server_url, self.key.user
@@ -155,16 +155,16 @@ class AuthorizationCode(Flow):
 
     async def _client_for(self, redirect_uri: str, scope: str | None, *, is_native: bool) -> OAuthClientInformationFull:
         """
-        Return the client with the metadata document, or that of a storage of the MCP SDK, or register one.
+        Return the client with the metadata document or the one in a storage of the MCP SDK, or register a new one.
 
-        Each login registers one, because many authorization servers take the port of the registration only.
+        Each login registers a new one, because many authorization servers accept only the port of the registration.
         """
         server, document, known = self.found.server, self.config.client_metadata_url, self.client
         if server.client_id_metadata_document_supported and document is not None:
             return OAuthClientInformationFull(
                 client_id=document, token_endpoint_auth_method="none", issuer=server.issuer
             )
-        # Where no client registers itself, programs put one into their storage. Registered ones have an issuer.
+        # A client without an issuer was put into the storage by the user's program. Those registered here have one.
         if known is not None and known.issuer is None and redirect_uri in map(str, known.redirect_uris or []):
             return known
         if server.registration_endpoint is None:
@@ -196,7 +196,7 @@ class AuthorizationCode(Flow):
             if response.is_success:
                 if isinstance(said.get("client_id"), int):
                     said["client_id"] = str(said["client_id"])
-                # What is wrong with other members, such as dates and contacts, does no harm.
+                # Invalid members that are not used, such as dates and contacts, are ignored.
                 return OAuthClientInformationFull.model_validate(repair(OAuthClientInformationFull, said) or said)
             text = f"{response.status_code} {response.text}"
         except ValidationError as error:
@@ -232,7 +232,7 @@ class AuthorizationCode(Flow):
         if isinstance(answer, str):
             return dict(parse_qsl(urlsplit(answer).query))
         if not isinstance(answer, Mapping):
-            msg = f"`callback_handler` must give a URL or a dict, it gave {type(answer).__name__}"
+            msg = f"`callback_handler` must return a URL or a dict, got {type(answer).__name__}"
             raise MCPAuthorizationError(msg)
         return answer
 
@@ -241,7 +241,7 @@ class AuthorizationCode(Flow):
         if code:
             self.secrets.add(str(code))
         is_ours = state is not None and secrets.compare_digest(str(state).encode(), expected.encode())
-        # Only the one who knows the state may say that the access was refused; some servers leave it out then.
+        # An answer needs the right state. Only a refusal may come without one, because some servers leave it out then.
         if not is_ours and (state is not None or (code and not answer.get("error"))):
             raise MCPAuthorizationError(_OTHER_STATE)
         if answer.get("error"):
@@ -251,11 +251,11 @@ class AuthorizationCode(Flow):
         if not code:
             msg = "the answer of the authorization server has no code"
             raise MCPAuthorizationError(msg)
-        # RFC 9207, 2.4: the characters are compared, without the tolerance of `same_issuer`.
+        # RFC 9207, 2.4: issuers are compared character by character, without the tolerance of `same_issuer`.
         server = self.found.server
         is_server = iss == server.issuer or is_one_of_tenants(iss or "", server.issuer)
         if not is_server and (iss is not None or server.authorization_response_iss_parameter_supported):
-            msg = f"iss mismatch: the answer is of {iss or 'no issuer'}, and {server.issuer} was asked"
+            msg = f"iss mismatch: the answer is from {iss or 'no issuer'}, but {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
         return str(code)
 
@@ -267,7 +267,7 @@ async def open_in_browser(url: str) -> bool:
     :param url: The URL of the page.
     :returns: Whether it opens, as far as is known after a few seconds.
     """
-    # In a thread: it starts a program, and may wait for it until it is closed.
+    # This runs in a thread, because it starts a program and may wait until it is closed.
     opening = start_in_thread(webbrowser.open, url, name="mcp-haystack-browser")
     try:
         await asyncio.wait({opening}, timeout=_OPENING_TIMEOUT)
@@ -278,7 +278,7 @@ async def open_in_browser(url: str) -> bool:
 
 class Listener:
     """
-    Waits for one answer of an authorization server, at a loopback address.
+    An HTTP server at a loopback address that waits for one answer of an authorization server.
     """
 
     def __init__(self, state: str) -> None:
@@ -295,9 +295,9 @@ class Listener:
 
     async def listen(self, redirect_uri: str) -> None:
         """
-        Listen.
+        Start listening.
 
-        :param redirect_uri: Where: `http://` with a loopback host. Without a port, any free one.
+        :param redirect_uri: The address: `http://` with a loopback host. Without a port, any free one is used.
         """
         parts = urlsplit(redirect_uri)
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
@@ -312,7 +312,7 @@ class Listener:
         Stop listening.
         """
         self._server.close()
-        # Browsers open spare ones. If one were left, Python 3.11 would log a traceback at the end of the process.
+        # Browsers open spare connections. If one stayed open, Python 3.11 would log a traceback when the process exits.
         for connection in self._connections:
             connection.close()
         self.answer.cancel()
@@ -335,13 +335,13 @@ class Listener:
         method, _, rest = line.partition(" ")
         asked, own = urlsplit(rest.partition(" ")[0]), urlsplit(self.redirect_uri)
         hosts = [header[5:].strip() for header in headers if header.lower().startswith("host:")]
-        # A page of another host name that leads here (DNS rebinding) is not the authorization server's redirect.
+        # Another host name means that a web page has pointed its own name here (DNS rebinding), so it is refused.
         if hosts != [own.netloc] or method != "GET" or asked.path != (own.path or "/"):
             return _page("404 Not Found", "Not found", "There is nothing here.")
         if self.answer.done():
             return _page("400 Bad Request", "Too late", "This login is over.")
         parameters = dict(parse_qsl(asked.query))
-        is_refusal = "error" in parameters and "state" not in parameters  # some servers leave it out then
+        is_refusal = "error" in parameters and "state" not in parameters  # some servers omit the state in a refusal
         if not is_refusal and not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
             return _page("400 Bad Request", "Login failed", "This answer is not for the login under way.")

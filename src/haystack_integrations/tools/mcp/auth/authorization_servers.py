@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How the authorization server of an MCP server is found (RFC 9728, RFC 8414, OpenID Connect), and its metadata.
+Discovery of the authorization server of an MCP server (RFC 9728, RFC 8414, OpenID Connect), and its metadata.
 
 .. code-block:: text
 
-    the resource's metadata          where the challenge says, at the well-known paths, or nowhere
+    the resource's metadata          at the URL in the challenge, else at the well-known paths; there may be none
     the authorization server         the configured issuer; else the first one in the resource's metadata; else the
                                      origin of the MCP server (2025-03-26), or the issuer that its metadata name
-    its metadata                     at the well-known paths. They must be of the issuer that was asked
+    its metadata                     at the well-known paths; their issuer must be the one that was asked
     its endpoints, without metadata  `/authorize`, `/token` and `/register`, only if the origin of the MCP server is the
                                      authorization server and has no metadata (2025-03-26)
 """
@@ -59,11 +59,11 @@ _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))')
 @dataclass(frozen=True)
 class Challenge:
     """
-    What a server said when it refused a request.
+    The challenge with which a server refused a request.
 
-    :param is_step_up: Whether it wants more scopes than the token has.
-    :param scope: The scopes that it wants, with blanks between them.
-    :param metadata_url: Where its metadata are.
+    :param is_step_up: Whether it demands more scopes than the token has.
+    :param scope: The scopes that it demands, separated by spaces.
+    :param metadata_url: The URL of its metadata.
     """
 
     is_step_up: bool = False
@@ -73,10 +73,10 @@ class Challenge:
     @classmethod
     def of(cls, response: httpx2.Response) -> Challenge | None:
         """
-        Read a response.
+        Read the challenge in a response.
 
         :param response: The response.
-        :returns: The challenge, or None if it does not refuse the request for its token.
+        :returns: The challenge; None if the response does not refuse the request because of its token.
         """
         said = challenge_parameters(response)
         is_step_up = response.status_code == httpx2.codes.FORBIDDEN and said.get("error") == "insufficient_scope"
@@ -87,10 +87,10 @@ class Challenge:
 
 def challenge_parameters(response: httpx2.Response) -> dict[str, str]:
     """
-    Read the parameters of a challenge, those of all schemes together.
+    Read the parameters of a challenge, regardless of the scheme.
 
     :param response: The response.
-    :returns: The values by name, the first one of each. Empty ones are left out.
+    :returns: The values by name, the first of each name. Empty values are left out.
     """
     found = _PARAMETER.findall(response.headers.get("www-authenticate", ""))
     return {name.lower(): quoted or word for name, quoted, word in reversed(found) if quoted or word}
@@ -98,7 +98,7 @@ def challenge_parameters(response: httpx2.Response) -> dict[str, str]:
 
 def same_issuer(one: str, other: str) -> bool:
     """
-    Compare two issuers: those of an origin are the same with and without a slash at the end, and paths are strict.
+    Compare two issuers. A trailing slash does not matter for an origin, but it does for a path.
 
     :param one: An issuer.
     :param other: Another.
@@ -109,11 +109,11 @@ def same_issuer(one: str, other: str) -> bool:
 
 def is_one_of_tenants(issuer: str, named: str) -> bool:
     """
-    Return whether metadata are those of all tenants of Microsoft Entra ID, and an issuer is that of one of them.
+    Return whether an issuer is a tenant of Microsoft Entra ID that the metadata of all tenants cover.
 
-    :param issuer: The issuer, also the one of several tenants, such as `common`.
+    :param issuer: The issuer, which may also be one for several tenants, such as `common`.
     :param named: The issuer in the metadata, which has a placeholder for the tenant.
-    :returns: Whether it is.
+    :returns: True if it is.
     """
     before, placeholder, after = named.partition("{tenantid}")
     return bool(placeholder) and re.fullmatch(f"{re.escape(before)}[^/]+{re.escape(after)}", issuer) is not None
@@ -122,7 +122,7 @@ def is_one_of_tenants(issuer: str, named: str) -> bool:
 def _normalized(url: str) -> str:
     try:
         return str(httpx2.URL(url))
-    except httpx2.InvalidURL:  # that of an authorization server that may not be the one to use
+    except httpx2.InvalidURL:  # not an error here, because this authorization server may not be the one to use
         return url
 
 
@@ -137,7 +137,7 @@ Url: TypeAlias = Annotated[str, AfterValidator(_check_url)]
 
 
 def _words(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    # They may also be in one text. What is something else counts as absent: nobody needs them.
+    # They may also be in one text. Anything else counts as absent, because these members are optional.
     try:
         return validate(value.split() if isinstance(value, str) else value)
     except ValidationError:
@@ -149,7 +149,7 @@ Words: TypeAlias = Annotated[list[str] | None, WrapValidator(_words)]
 
 class _Metadata(BaseModel):
     """
-    The members that are used here; what is wrong with others does no harm.
+    Metadata with only the members that are used here, so that others may be invalid.
     """
 
     @model_validator(mode="before")
@@ -162,7 +162,7 @@ class _Metadata(BaseModel):
 
 class ResourceMetadata(_Metadata):
     """
-    RFC 9728, 2.
+    The metadata of an MCP server (RFC 9728, 2).
     """
 
     resource: str
@@ -172,7 +172,7 @@ class ResourceMetadata(_Metadata):
 
 class ServerMetadata(_Metadata):
     """
-    RFC 8414, 2.
+    The metadata of an authorization server (RFC 8414, 2).
     """
 
     issuer: Url
@@ -189,7 +189,7 @@ class ServerMetadata(_Metadata):
 @dataclass(frozen=True)
 class Discovered:
     """
-    Where tokens come from.
+    The result of a discovery.
 
     :param server: The authorization server.
     :param resource: The metadata of the MCP server, if it has any.
@@ -203,10 +203,10 @@ class Discovered:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Self | None:
         """
-        Restore what was discovered before.
+        Restore an earlier result.
 
         :param record: A stored record.
-        :returns: It, or None if nothing usable was stored.
+        :returns: The result, or None if nothing usable was stored.
         """
         try:
             resource = ResourceMetadata.model_validate(record["resource"]) if record.get("resource") else None
@@ -230,17 +230,17 @@ class Discovery:
     server_url: str
     issuer: str | None
     resource: str | None
-    # What is wrong at which URL, and whether something is there that is wrong.
+    # The problems by URL, and whether one of them is other than missing metadata.
     _problems: dict[str, str] = field(default_factory=dict)
     _is_broken: bool = False
 
     async def run(self, challenge: Challenge) -> Discovered:
         """
-        Find the authorization server, as the MCP server says.
+        Find the authorization server to which the MCP server refers.
 
-        :param challenge: What the MCP server said.
-        :returns: What was found.
-        :raises MCPAuthorizationError: If nothing was found, or something that must not be used.
+        :param challenge: The challenge of the MCP server.
+        :returns: The authorization server.
+        :raises MCPAuthorizationError: If there is none, or one that must not be used.
         """
         resource = await self._find_resource(challenge.metadata_url)
         advertised = resource.authorization_servers if resource is not None else []
@@ -256,8 +256,8 @@ class Discovery:
 
         :param issuer: Its issuer; None for the origin of the MCP server.
         :param resource: The metadata of the MCP server.
-        :returns: What was found.
-        :raises MCPAuthorizationError: If it has no metadata and must have some, or none that can be used.
+        :returns: The authorization server.
+        :raises MCPAuthorizationError: If its metadata are missing although required, or are unusable.
         """
         origin = urljoin(self.server_url, "/").rstrip("/")
         expected = issuer or origin
@@ -270,9 +270,9 @@ class Discovery:
             is_named = any(same_issuer(server.issuer, each) for each in (expected, urljoin(expected, "/")))
             if is_named or is_one_of_tenants(expected, server.issuer):
                 return Discovered(server, resource)
-            self._note(url, f"issuer mismatch: they are those of {server.issuer}")
+            self._note(url, f"issuer mismatch: they are for {server.issuer}")
             named = named or server.issuer
-        if issuer is None and named is not None:  # as Atlassian does: the MCP server has a copy
+        if issuer is None and named is not None:  # the MCP server has a copy of the metadata, as at Atlassian
             return await self.find_server(named, resource)
         if not self._is_broken and resource is None and same_issuer(expected, origin):
             endpoints = {f"{kind}_endpoint": f"{origin}/{path}" for kind, path in _GUESSED.items()}
@@ -296,7 +296,7 @@ class Discovery:
                 continue
             if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
                 msg = (
-                    f"the metadata at {url} are those of {found.resource}, which does not "
+                    f"the metadata at {url} are for {found.resource}, which does not "
                     f"match {own}. If it is the same, set `resource`"
                 )
                 raise MCPAuthorizationError(msg)
@@ -307,7 +307,7 @@ class Discovery:
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
         response = await self._ask(url, "", step)
-        for _ in range(_MOST_REDIRECTS):  # such as to the same path with a slash at its end
+        for _ in range(_MOST_REDIRECTS):  # for example, to the same path with a trailing slash
             if response.has_redirect_location:
                 response = await self._ask(str(response.request.url), response.headers["location"], step)
         if response.status_code != httpx2.codes.OK:
@@ -326,7 +326,7 @@ class Discovery:
             place = urljoin(url, target)
             request = create_oauth_metadata_request(place)
         except (ValueError, httpx2.InvalidURL) as error:
-            msg = f"{target or url} is no URL ({error})"
+            msg = f"{target or url} is not a URL ({error})"
             raise MCPAuthorizationError(msg) from None
         return await self.outgoing.send(request, step)
 

@@ -3,18 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How tokens are got, and how they end: one flow a grant. And how requests prove that tokens are the client's (`Proofs`).
+Flows that get and revoke tokens, one for each grant, and proofs that a request's token belongs to the client.
 
 .. code-block:: text
 
-    refresh token, and no more scopes are wanted    it is used. If it is refused, it is thrown away and people log in
-                                                    again; if the authorization server fails, it is kept
-    otherwise                                       discovery, grant, token
+    refresh token, no further scopes needed    it is used. If it is refused, it is deleted and the user logs in again;
+                                               if the authorization server fails, it is kept
+    otherwise                                  discovery, grant, token
 
-    ClientCredentials    the client has credentials of its own (RFC 6749, 4.4)
+    ClientCredentials    the client has its own credentials (RFC 6749, 4.4)
     JwtBearer            the client has an assertion, such as the token of a workload (RFC 7523, 2.1)
-    IdJag                the identity provider of an enterprise makes that assertion of the user's ID token (RFC 8693)
-    AuthorizationCode    a person allows the access in a browser; in `authorization_code.py`
+    IdJag                an enterprise's identity provider exchanges the user's ID token for that assertion (RFC 8693)
+    AuthorizationCode    a user allows the access in a browser; in `authorization_code.py`
 """
 
 from __future__ import annotations
@@ -69,26 +69,26 @@ _TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 
-# Seconds that an assertion of a client with a private key is valid.
+# How long an assertion that a client signs with its private key is valid, in seconds.
 _ASSERTION_LIFETIME = 300
 
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
-# What refuses a refresh token without saying so (RFC 6749, 5.2). Others may come from what stands before the server.
+# Statuses that refuse a refresh token even without an `error` (RFC 6749, 5.2). Others may come from a proxy.
 _REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
-# The error of a server that may answer later, whatever the status: Microsoft Entra ID documents it for tokens, too.
+# The error for "try again later", with any status. Microsoft Entra ID documents it for token requests as well.
 _UNAVAILABLE = "temporarily_unavailable"
 
-# Answers of servers that are quoted in errors are pages sometimes.
+# The most characters of an error, because it may quote a whole page from a server.
 _LONGEST_ERROR = 2000
 
 
 class Proofs:
     """
-    Proofs of possession: tokens are of no use without the key that they are bound to (DPoP, RFC 9449).
+    Signs proofs of possession: tokens are useless without the key to which they are bound (DPoP, RFC 9449).
 
-    One object has one key, and the nonces that servers want in its proofs.
+    An object has one key, and the nonces that servers demand in its proofs.
     """
 
     def __init__(self, pem: str | None) -> None:
@@ -106,10 +106,10 @@ class Proofs:
 
     def prove(self, request: httpx2.Request, token: str | None = None) -> None:
         """
-        Put a new proof on a request.
+        Add a new proof to a request.
 
         :param request: The request.
-        :param token: The access token that it carries.
+        :param token: The access token in it.
         """
         claims: dict[str, Any] = {
             "jti": uuid.uuid4().hex,
@@ -131,7 +131,7 @@ class Proofs:
 
         :param response: The response.
         :param error: The `error` of an authorization server.
-        :returns: Whether it refuses the request for the lack of this nonce.
+        :returns: Whether it refuses the request because this nonce was missing.
         """
         nonce = response.headers.get("dpop-nonce")
         if nonce is None:
@@ -145,14 +145,14 @@ class Proofs:
 @dataclass(repr=False)
 class Flow(ABC):
     """
-    One attempt to get tokens for one key, or to end them.
+    One attempt to get or revoke the tokens for one key.
 
-    :param config: How to get tokens.
-    :param key: Whose tokens, and for which MCP server.
-    :param storage: Where they are kept.
-    :param record: What is known so far.
+    :param config: The OAuth configuration.
+    :param key: The MCP server, the client and the user that the tokens are for.
+    :param storage: Where the tokens are kept.
+    :param record: The stored record.
     :param outgoing: Sends the requests.
-    :param challenge: What the MCP server said.
+    :param challenge: The challenge of the MCP server.
     """
 
     config: OAuthConfig
@@ -161,13 +161,13 @@ class Flow(ABC):
     record: Record
     outgoing: Outgoing
     challenge: Challenge
-    # Called when a refresh begins, and when it is over and a login is to follow.
+    # Called with True when a refresh begins, and with False when it has failed and a login follows.
     refreshing: Callable[[bool], None] = lambda _: None
-    # Whether a login may follow a refresh that was refused. If not, the record has no tokens then.
+    # Whether a login may follow a refused refresh. If not, the resulting record has no tokens.
     may_log_in: bool = True
-    # Whether tokens were got otherwise than by a refresh.
+    # Whether the tokens came from a new grant, not from a refresh.
     has_logged_in: bool = False
-    # What came up, and may come back in what a server says.
+    # The secrets of this flow, which a server's answer may quote.
     secrets: set[str] = field(init=False)
     found: Discovered = field(init=False)
     client: OAuthClientInformationFull | None = field(init=False, default=None)
@@ -178,7 +178,7 @@ class Flow(ABC):
 
     def __post_init__(self) -> None:
         """
-        Collect the secrets that are known.
+        Collect the known secrets.
         """
         self.secrets = self.outgoing.secrets
         self.secrets.update(secrets_of(self.record), secrets_in({"url": self.key.server_url}))
@@ -190,22 +190,22 @@ class Flow(ABC):
 
         :param scope: The scopes to ask for.
         :returns: The form of the token request.
-        :raises MCPAuthorizationError: If there is none.
+        :raises MCPAuthorizationError: If there is no grant.
         """
 
     async def run(self, *, may_refresh: bool) -> Record:
         """
         Get tokens, and save them.
 
-        :param may_refresh: Whether a refresh is worth a try.
+        :param may_refresh: Whether to try a refresh first.
         :returns: The new record.
         :raises MCPAuthorizationError: If that fails. Its message names the step, and contains no secret.
         """
         try:
             return await self._run(may_refresh)
-        except Exception as error:  # also of a function of the user, or of a custom storage
+        except Exception as error:  # it may also come from a function of the user, or from a custom storage
             text = Redactor(self.secrets).text(describe_error(error))
-        # Not from the error, whose text and frames have secrets that a traceback may show.
+        # Raised outside of the handler, because a traceback could show the secrets in the text and frames of `error`.
         msg = f"authorization failed while {self.outgoing.step}: {text[:_LONGEST_ERROR]}"
         raise MCPAuthorizationError(msg)
 
@@ -227,7 +227,7 @@ class Flow(ABC):
         self.found = await self.discover()
         scope = self.scope(self.found.resource)
         form = await self.grant(scope)
-        if scope and "code" not in form:  # which is for the scope
+        if scope and "code" not in form:  # a code was already issued for the scope
             form["scope"] = scope
         tokens = _read_tokens(await self._request_token(form, self.step), dpop=bool(self.config.dpop))
         if scope:
@@ -236,7 +236,7 @@ class Flow(ABC):
 
     def _known_client(self) -> OAuthClientInformationFull | None:
         """
-        Return the client of the configuration, or else that of an earlier registration.
+        Return the configured client, or else the one that was registered earlier.
         """
         config = self.config
         if config.client_id is None:
@@ -254,8 +254,8 @@ class Flow(ABC):
         """
         Find the authorization server.
 
-        :returns: What was found.
-        :raises MCPAuthorizationError: If there is none that can be used.
+        :returns: The authorization server.
+        :raises MCPAuthorizationError: If there is no usable one.
         """
         return await self._discovery.run(self.challenge)
 
@@ -265,12 +265,12 @@ class Flow(ABC):
 
     def scope(self, resource: ResourceMetadata | None) -> str | None:
         """
-        Choose the scopes of the configuration, or of the challenge, or of the MCP server's metadata, or none.
+        Choose the scopes: from the configuration, else from the challenge, else from the MCP server's metadata.
 
-        What the authorization server offers is no reason to ask for it.
+        The scopes that the authorization server offers are not asked for, because the MCP server may not need them.
 
-        :param resource: The metadata.
-        :returns: The scopes, with blanks between them.
+        :param resource: The metadata of the MCP server.
+        :returns: The scopes, separated by spaces; None to ask for none.
         """
         challenge, chosen = self.challenge, self.config.scopes
         scope = challenge.scope if chosen is None else " ".join(chosen)
@@ -282,9 +282,9 @@ class Flow(ABC):
 
     def resource(self) -> str | None:
         """
-        Choose what tokens are for (RFC 8707).
+        Choose the `resource` for which tokens are requested (RFC 8707).
 
-        :returns: The parameter `resource`, if there is one.
+        :returns: The parameter; None to leave it out.
         """
         if self.config.resource is not None:
             return self.config.resource or None
@@ -296,28 +296,28 @@ class Flow(ABC):
         tokens = self.record["tokens"]
         self.found = Discovered.of(self.record) or await self.discover()
         if client.issuer and not same_issuer(client.issuer, self.found.server.issuer):
-            return None  # a refresh token is for the one that issued it
+            return None  # only the authorization server that issued a refresh token may get it
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client.client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:
-            # At Microsoft Entra ID, it says what the token is for; others keep what that was.
+            # At Microsoft Entra ID, the scope names the resource. Other servers keep the one of the first grant.
             form["scope"] = asked_for
         response = await self._request_token(form, "refreshing the token")
         error = json_object(response).get("error")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_busy |= error == _UNAVAILABLE
         is_refused = bool(error) or response.status_code in _REFUSALS
-        if is_busy or not (is_refused or response.is_success):  # it, or what stands before it, may answer later
+        if is_busy or not (is_refused or response.is_success):  # the server, or a proxy before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
-            # What was refused is of no use any more.
+            # The refused tokens are useless from now on.
             gone = ("tokens", "expires_at", "serial")
             self.record = {name: each for name, each in self.record.items() if name not in gone}
             await self.storage.save(self.key, self.record)
             logger.info("{server} needs a new login: its refresh token was refused", server=self._server())
             return None
-        # The answer may leave out what stays as it is (RFC 6749, 6).
+        # The answer may leave out unchanged members (RFC 6749, 6).
         kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
         new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
@@ -335,7 +335,7 @@ class Flow(ABC):
     async def _post_authenticated(self, endpoint: str, form: dict[str, str], step: str) -> httpx2.Response:
         headers: dict[str, str] = {}
         if self.config.token_endpoint_auth_method == "private_key_jwt":
-            # For each request anew: servers take an assertion only once.
+            # Each request gets a new assertion, because servers accept one only once.
             has_key = self.config.private_key is not None
             signed = _client_assertion(self.config, self.audience()) if has_key else None
             assertion = signed or await self.provided("assertion_provider")
@@ -349,11 +349,11 @@ class Flow(ABC):
         self, client: OAuthClientInformationFull, form: dict[str, str]
     ) -> tuple[dict[str, str], dict[str, str]]:
         """
-        Authenticate a client without a private key: in the form, or in the headers.
+        Authenticate a client without a private key, in the form or in the headers.
         """
         method, secret = client.token_endpoint_auth_method, client.client_secret
-        if method in (None, "client_secret_basic") and secret:  # Basic is the default of a configuration, too
-            # RFC 8414, 2: without the member, the server takes Basic.
+        if method in (None, "client_secret_basic") and secret:  # Basic may just be the default of the configuration
+            # RFC 8414, 2: without the member, the server accepts Basic.
             methods = self.found.server.token_endpoint_auth_methods_supported or ["client_secret_basic"]
             is_post = "client_secret_post" in methods and "client_secret_basic" not in methods
             method = "client_secret_post" if is_post else "client_secret_basic"
@@ -366,7 +366,7 @@ class Flow(ABC):
 
     def audience(self) -> str:
         """
-        Return whom assertions are for.
+        Return the audience of assertions.
 
         :returns: The issuer of the authorization server.
         :raises MCPAuthorizationError: If it is not known.
@@ -378,11 +378,11 @@ class Flow(ABC):
 
     async def provided(self, parameter: str) -> str:
         """
-        Return the assertion that a function of the user gives, or that a Secret holds.
+        Get an assertion from a function of the user, or from a Secret.
 
-        :param parameter: The parameter of the configuration.
+        :param parameter: The parameter of the configuration that has the function or Secret.
         :returns: The assertion.
-        :raises MCPAuthorizationError: If there is none.
+        :raises MCPAuthorizationError: If the function fails, or the assertion is empty.
         """
         source, audience = getattr(self.config, parameter), self.audience()
         self.outgoing.step = f"asking `{parameter}`"
@@ -393,14 +393,14 @@ class Flow(ABC):
             request = MCPAssertionRequest(audience=audience, resource=resource, user=self.key.user)
             value = await self._asked(parameter, request, quotes_credentials=True)
         if not isinstance(value, str) or not value:
-            msg = f"`{parameter}` must give a string that is not empty, it gave {type(value).__name__}"
+            msg = f"`{parameter}` must return a string that is not empty, got {type(value).__name__}"
             raise MCPAuthorizationError(msg)
         self.secrets.add(value)
         return value
 
     async def _asked(self, parameter: str, request: object, *, quotes_credentials: bool = False) -> Any:
         """
-        Call a function of the user, whose errors may quote a credential.
+        Call a function of the user. The text of its error is left out if it may quote a credential.
         """
         try:
             return await provide(getattr(self.config, parameter), request)
@@ -431,7 +431,7 @@ class Flow(ABC):
 
     async def revoke(self) -> None:
         """
-        Revoke the tokens (RFC 7009), where the authorization server says how. If it refuses, that is logged.
+        Revoke the tokens (RFC 7009), if the authorization server has an endpoint for that. A refusal is only logged.
         """
         tokens, found = self.record.get("tokens", {}), Discovered.of(self.record)
         endpoint = found.server.revocation_endpoint if found is not None else None
@@ -440,7 +440,7 @@ class Flow(ABC):
         self.found = found
         try:
             self.client = self._known_client()
-            # With a refresh token, servers revoke the access tokens that came of it, too.
+            # The refresh token is first, because servers also revoke the access tokens that were issued for it.
             for hint in ("refresh_token", "access_token"):
                 if self.client is not None and tokens.get(hint):
                     form = {"token": tokens[hint], "token_type_hint": hint}
@@ -460,24 +460,24 @@ class Flow(ABC):
 
 class ClientCredentials(Flow):
     """
-    The client has credentials of its own.
+    The flow of a client with its own credentials.
     """
 
     step = "asking for a token with the client's credentials"
 
     async def grant(self, scope: str | None) -> dict[str, str]:  # noqa: ARG002
         """
-        Return the form; the client authenticates itself.
+        Return the form. The client's authentication is the grant.
 
         :param scope: As in `Flow`.
-        :returns: Likewise.
+        :returns: As in `Flow`.
         """
         return {"grant_type": "client_credentials"}
 
 
 class JwtBearer(Flow):
     """
-    The client has an assertion.
+    The flow of a client with an assertion.
     """
 
     step = "exchanging the assertion for a token"
@@ -487,14 +487,14 @@ class JwtBearer(Flow):
         Get the assertion.
 
         :param scope: As in `Flow`.
-        :returns: Likewise.
+        :returns: As in `Flow`.
         """
         form = {"grant_type": JWT_BEARER_GRANT_TYPE, "assertion": await self.assertion(scope)}
         return form if self.config.client_id is None else {**form, "client_id": self.config.client_id}
 
     async def assertion(self, scope: str | None) -> str:  # noqa: ARG002
         """
-        Return what the `assertion_provider` gives.
+        Get the assertion from the `assertion_provider`.
 
         :param scope: The scopes to ask for.
         :returns: The assertion.
@@ -504,7 +504,7 @@ class JwtBearer(Flow):
 
 class IdJag(JwtBearer):
     """
-    The identity provider of an enterprise vouches for the user, for each token anew.
+    The flow in which an enterprise's identity provider vouches for the user, again for each token.
     """
 
     can_refresh = False
@@ -523,7 +523,7 @@ class IdJag(JwtBearer):
 
         :param scope: The scopes to ask for.
         :returns: The ID-JAG.
-        :raises MCPAuthorizationError: If the identity provider gives none.
+        :raises MCPAuthorizationError: If the identity provider does not issue one.
         """
         config = self.config
         secret = config.idp_client_secret
@@ -554,21 +554,21 @@ class IdJag(JwtBearer):
 
 def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
     """
-    Read the answer to a token request (RFC 6749, 5.1), and what servers make of it: the `tokens` of a record.
+    Read the answer to a token request (RFC 6749, 5.1), with known deviations, as the `tokens` of a record.
     """
     body = json_object(response)
     token = body.get("access_token")
     if not response.is_success or body.get("error") or not isinstance(token, str) or not token:
         msg = f"the authorization server answered with HTTP {response.status_code}, without a token{_said(response)}"
         raise MCPAuthorizationError(msg)
-    # Whatever else servers write ("BearerToken", "bot", "", nothing) is a bearer token.
+    # Any other `token_type` that servers send ("BearerToken", "bot", "", none) means a bearer token.
     if dpop and str(body.get("token_type")).lower() != "dpop":
         msg = "the authorization server gave a token that is not bound to the client's key, although `dpop` is set"
         raise MCPAuthorizationError(msg)
     scope = body.get("scope")
     tokens = {
         "access_token": token,
-        "token_type": "Bearer",  # which the storages of the SDK expect
+        "token_type": "Bearer",  # the storages of the SDK expect this
         "expires_in": _lifetime(body.get("expires_in")),
         "scope": " ".join(map(str, scope)) if isinstance(scope, list) else scope,
         "refresh_token": body.get("refresh_token"),
@@ -578,9 +578,9 @@ def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
 
 def _said(response: httpx2.Response) -> str:
     """
-    Return what an answer without a token says, as the end of a message.
+    Quote an answer without a token, for the end of a message.
 
-    One that says that it has succeeded may have a token where nobody expects it, so only its members are named.
+    Only the names of its members are quoted if it reports success, because it may contain a token in an odd place.
     """
     body = json_object(response)
     if not response.is_success or body.get("error"):
@@ -589,8 +589,8 @@ def _said(response: httpx2.Response) -> str:
 
 
 def _lifetime(value: Any) -> int | None:
-    # A number, also as text. Of a token that is said to live for no time at all, only the server knows when it ends:
-    # some mean for ever.
+    # The value is a number, or a text with one. Zero or less means unknown: some servers send it for tokens that never
+    # expire.
     try:
         seconds = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -600,12 +600,12 @@ def _lifetime(value: Any) -> int | None:
 
 def _client_assertion(config: OAuthConfig, audience: str) -> str:
     """
-    Sign the assertion by which a client with a private key authenticates.
+    Sign the assertion with which a client with a private key authenticates.
 
     :param config: The configuration.
     :param audience: The issuer of the authorization server.
     :returns: A JWT.
-    :raises MCPAuthorizationError: If the key does not allow it. The message contains nothing of it.
+    :raises MCPAuthorizationError: If the key is unusable. The message does not quote it.
     """
     pem = config.private_key.resolve_value() if config.private_key is not None else None
     if not pem:
@@ -623,7 +623,7 @@ def _client_assertion(config: OAuthConfig, audience: str) -> str:
     try:
         key: Any = load_pem_private_key(str(pem).encode(), None)
     except (ValueError, TypeError):
-        msg = "the `private_key` is no private key in PEM without a password"
+        msg = "the `private_key` is not a private key in PEM without a password"
         raise MCPAuthorizationError(msg) from None
     algorithm = config.signing_algorithm or _algorithm(key)
     headers = {"kid": config.key_id} if config.key_id else None

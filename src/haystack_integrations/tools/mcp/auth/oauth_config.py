@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The settings of OAuth, and who is logging in now. Free of the MCP SDK, so that loading YAML stays cheap.
+The settings of OAuth, and the logins under way. It does not import the MCP SDK, so that loading YAML stays cheap.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ else:
 @dataclass(frozen=True, kw_only=True)
 class MCPLoginRequest:
     """
-    A login that waits for a person. The `redirect_handler` and the `callback_handler` of `OAuthConfig` get it.
+    A login that waits for a user. The `redirect_handler` and the `callback_handler` of `OAuthConfig` receive it.
 
-    :param url: Where the person allows the access: a page of the authorization server. It is for this person only.
+    :param url: The authorization server's page where the user allows the access. Show it only to this user.
     :param redirect_uri: Where the authorization server sends the browser afterwards.
-    :param state: The value of `state` in `url`. It comes back to the redirect URI, so it tells which login it is for.
+    :param state: The `state` in `url`. The answer at the redirect URI has it too, which identifies its login.
     :param server_url: The MCP server.
     :param user: The user of `mcp_request_context`, if there is one.
     """
@@ -84,9 +84,9 @@ class MCPAssertionRequest:
     """
     A request for an assertion, e.g. the token of a workload.
 
-    The `assertion_provider` of `OAuthConfig` gets it, and so does its `id_token`, if that is a function.
+    The `assertion_provider` of `OAuthConfig` receives it, and so does its `id_token`, if that is a function.
 
-    :param audience: For whom the assertion must be: the issuer of the authorization server.
+    :param audience: The required audience of the assertion: the issuer of the authorization server.
     :param resource: Identifier of the MCP server, for ID-JAG.
     :param user: The user of `mcp_request_context`, if there is one.
     """
@@ -119,9 +119,9 @@ def _for(*grants: str, identifies: bool = True, default: Any = None) -> Any:
     """
     Declare a parameter.
 
-    :param grants: The grants that it is for; none for all.
-    :param identifies: Whether another value makes another client, whose tokens are others. Other parameters only say
-        how people log in, or how the client proves who it is.
+    :param grants: The grants that it is for; by default, all.
+    :param identifies: Whether another value means another client, with separate tokens. Other parameters are only about
+        how users log in, or how the client authenticates.
     :param default: Its default.
     """
     return field(default=default, metadata={"grants": grants, "identifies": identifies})
@@ -129,7 +129,7 @@ def _for(*grants: str, identifies: bool = True, default: Any = None) -> Any:
 
 def _must(is_valid: Callable[[Any], bool], expected: str) -> PlainValidator:
     """
-    Check a value without quoting it, which may be a secret; None is always valid.
+    Make a validator that does not quote the value, as it may be a secret. None is always valid.
     """
 
     def check(value: Any, info: ValidationInfo) -> Any:
@@ -143,7 +143,7 @@ def _must(is_valid: Callable[[Any], bool], expected: str) -> PlainValidator:
 
 def is_loopback(url: str) -> bool:
     """
-    Return whether a redirect URI leads to a listener of this machine.
+    Return whether a redirect URI leads to a listener on this machine.
 
     :param url: The URI.
     :returns: True for `http://` with a loopback host.
@@ -178,7 +178,7 @@ class OAuthConfig(Options):
     """
     How to get access tokens for an MCP server that is protected by OAuth 2.1.
 
-    The authorization server and its endpoints are found as the MCP specification says, starting from the server's
+    The authorization server and its endpoints are discovered as in the MCP specification, starting from the server's
     refusal of a request without a token:
     https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
 
@@ -188,10 +188,10 @@ class OAuthConfig(Options):
     from haystack.utils import Secret
     from haystack_integrations.tools.mcp import MCPToolset, OAuthConfig, StreamableHttpServerInfo
 
-    # A person logs in, in the browser:
+    # A user logs in, in the browser:
     server_info = StreamableHttpServerInfo("https://mcp.example.com/mcp", oauth_config=OAuthConfig())
 
-    # A service has credentials of its own:
+    # A service has its own credentials:
     server_info = StreamableHttpServerInfo(
         "https://mcp.example.com/mcp",
         oauth_config=OAuthConfig(
@@ -203,50 +203,50 @@ class OAuthConfig(Options):
     ```
 
     :param client_id: Identifier of this client at the authorization server. Without one, the authorization code grant
-        uses `client_metadata_url` where that is supported, and registers a client of its own where it is not.
+        uses `client_metadata_url` where that is supported, and registers a new client where it is not.
     :param client_secret: Secret of this client.
     :param issuer: Issuer identifier of the authorization server at which the client is registered. Credentials are sent
         to this one only. Without it, the MCP server decides who gets them.
-    :param scopes: Scopes to ask for, exactly these; `[]` for none. By default, those that the server wants, and none
-        if it does not say. What the server demands for a request (`insufficient_scope`) is asked for in addition.
+    :param scopes: The exact scopes to ask for; `[]` for none. By default, the scopes that the server names, or none if
+        it names none. Scopes that the server demands for a request (`insufficient_scope`) are asked for in addition.
     :param token_endpoint_auth_method: How the client authenticates at the token endpoint: `"client_secret_basic"` (the
-        default with a `client_secret`; where the server takes `"client_secret_post"` only, that is used),
+        default with a `client_secret`; if the server accepts only `"client_secret_post"`, that is used),
         `"client_secret_post"`, `"private_key_jwt"` (the default with a `private_key`), or `"none"`. A client that
-        registers itself asks for `"none"` where the authorization server takes that; otherwise the server chooses.
-    :param grant_type: `"authorization_code"`: a person allows the access in a browser, with PKCE.
-        `"client_credentials"`: the client has credentials of its own. `"jwt_bearer"`: it has an assertion, such as the
+        registers itself asks for `"none"` if the authorization server accepts that; otherwise, the server chooses.
+    :param grant_type: `"authorization_code"`: a user allows the access in a browser, with PKCE.
+        `"client_credentials"`: the client has its own credentials. `"jwt_bearer"`: it has an assertion, such as the
         token of a workload (RFC 7523). `"id_jag"`: the identity provider of an enterprise vouches for the user.
         By default `"client_credentials"` if there is a `client_secret` or a `private_key`, else
         `"authorization_code"`.
     :param token_storage: Where tokens are kept: an `InMemoryTokenStorage`, `FileTokenStorage` or
-        `KeyValueTokenStorage`, another `MCPTokenStorage`, or a `TokenStorage` of the MCP SDK. Those in memory and of
-        the SDK are not serialized. By default, they are kept in the memory of this process.
-    :param client_name: Name under which the client registers itself; people see it when they log in.
+        `KeyValueTokenStorage`, another `MCPTokenStorage`, or a `TokenStorage` of the MCP SDK. Storages in memory and
+        of the SDK are not serialized. By default, tokens are kept in the memory of this process.
+    :param client_name: Name under which the client registers itself; users see it when they log in.
     :param client_metadata_url: URL of a Client ID Metadata Document of this client, `https://`.
-    :param redirect_uri: Where the authorization server sends the browser. By default, and if it is `http://` with a
-        loopback host, a listener in this process waits for it; without a port, or by default, at any free one.
-    :param redirect_handler: Leads the person to the authorization server: a function that gets an `MCPLoginRequest`, or
+    :param redirect_uri: Where the authorization server sends the browser. If it is `http://` with a loopback host, or
+        by default, a listener in this process waits for the browser. Without a port, it uses any free one.
+    :param redirect_handler: Sends the user to the authorization server: a function that gets an `MCPLoginRequest`, or
         its import path. By default, the browser of this machine is opened.
-    :param callback_handler: Gives what came to the `redirect_uri` for an `MCPLoginRequest`: the URL to which the
-        browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or its import
-        path.
-    :param login_timeout: How long a person may take to log in, in seconds; None for any time. Default: 300.
+    :param callback_handler: Returns the answer that arrived at the `redirect_uri` for an `MCPLoginRequest`: the URL to
+        which the browser was sent, or its query parameters as a dict (`code`, `state`, `iss`, `error`). A function, or
+        its import path.
+    :param login_timeout: How long a user may take to log in, in seconds; None for no limit. Default: 300.
     :param private_key: Private key in PEM with which the client authenticates (`private_key_jwt`).
-    :param signing_algorithm: Algorithm of the `private_key`. By default RS256, ES256, ES384, ES512 or EdDSA, as the key
-        allows.
+    :param signing_algorithm: Algorithm of the `private_key`. By default RS256, ES256, ES384, ES512 or EdDSA, depending
+        on the key.
     :param key_id: The `kid` of the `private_key`.
-    :param assertion_provider: Gives the assertion for an `MCPAssertionRequest`: a function, its import path, or a
-        Secret. For `"jwt_bearer"` the assertion of the workload, for `"client_credentials"` the assertion by which the
-        client authenticates, in place of a `private_key`.
+    :param assertion_provider: Returns the assertion for an `MCPAssertionRequest`: a function, its import path, or a
+        Secret. For `"jwt_bearer"` the assertion of the workload; for `"client_credentials"` the assertion with which
+        the client authenticates, in place of a `private_key`.
     :param id_token: ID token of the user, which the identity provider exchanges for an ID-JAG: a Secret, or a function
         (or its import path) that gets an `MCPAssertionRequest`.
     :param idp_token_endpoint: Token endpoint of the identity provider.
     :param idp_client_id: Identifier of this client at the identity provider.
     :param idp_client_secret: Secret of this client at the identity provider, if it has one.
-    :param dpop: Whether tokens are bound to a key of this client (DPoP, RFC 9449). A token that is not is refused.
-    :param resource: What tokens are for (the parameter `resource`, RFC 8707). By default the MCP server, as its
-        metadata name it. A URI, or `False` to leave the parameter out: Microsoft Entra ID refuses it.
-    :raises ValueError: If a parameter is invalid, or does not go with the grant.
+    :param dpop: Whether tokens must be bound to a key of this client (DPoP, RFC 9449). Unbound tokens are refused.
+    :param resource: The resource that tokens are for (parameter `resource`, RFC 8707). By default the MCP server, by
+        the name in its metadata. A URI, or `False` to leave the parameter out: Microsoft Entra ID refuses it.
+    :raises ValueError: If a parameter is invalid, or is not for the grant.
     """
 
     _parameter: ClassVar[str] = "oauth_config"
@@ -288,9 +288,9 @@ class OAuthConfig(Options):
 
     def __post_init__(self) -> None:
         """
-        Choose grant and authentication method, and check what goes together.
+        Choose the grant and the authentication method, and check that the parameters fit together.
 
-        :raises ValueError: Naming the parameters.
+        :raises ValueError: If they do not. The message names them.
         """
         has_credentials = self.client_secret is not None or self.private_key is not None
         if self.grant_type is None:
@@ -337,12 +337,12 @@ class OAuthConfig(Options):
 
     def create_auth(self, server_url: str) -> httpx2.Auth:
         """
-        Create what authenticates the requests to an MCP server. Server infos call it for each session.
+        Create the object that authenticates requests to an MCP server. Server infos call this for each session.
 
         :param server_url: URL of the MCP server.
         :returns: An `httpx2.Auth` for an `httpx2.AsyncClient`.
         """
-        # By its path, because it loads the MCP SDK, and knows this class.
+        # Imported by its path, because its module loads the MCP SDK and imports this one.
         make = import_object("haystack_integrations.tools.mcp.auth.request_auth:OAuth")
         auth: httpx2.Auth = make(self, server_url)
         return auth
@@ -355,7 +355,7 @@ class OAuthConfig(Options):
 
     def _client_digest(self) -> str:
         """
-        Distinguish clients whose tokens must not be mixed up, without their secrets.
+        Return a digest that distinguishes clients whose tokens must be kept apart. It does not reveal secrets.
         """
         names = {each.name for each in dataclasses.fields(self) if each.metadata.get("identifies", True)}
         own = {name: self._identifier(name, value) for name, value in self._set_fields().items() if name in names}
@@ -367,7 +367,7 @@ class OAuthConfig(Options):
             return f"env:{variables}" if variables else hashlib.sha256(str(value.resolve_value()).encode()).hexdigest()
         try:
             return import_path_of(self, name, value) if callable(value) else value
-        except ValueError:  # nobody else can have the same
+        except ValueError:  # a function without an import path, which no other configuration shares
             return self._number
 
     @cached_property
@@ -393,10 +393,10 @@ class OAuthConfig(Options):
 
     def to_dict(self) -> dict[str, Any]:
         """
-        Serialize this configuration to a dictionary: Secrets by their variables, functions by their import paths.
+        Serialize this configuration to a dictionary, with Secrets as variables and functions as import paths.
 
         :returns: The dictionary.
-        :raises ValueError: If it holds a token-based `Secret`, or a function without import path.
+        :raises ValueError: If it has a token-based `Secret`, or a function without an import path.
         """
         data = self._set_fields()
         for name, value in data.items():
@@ -414,7 +414,7 @@ class OAuthConfig(Options):
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """
-        Deserialize a configuration from a dictionary, also from one of mcp-haystack 2.1.
+        Deserialize a configuration from a dictionary, which may be from mcp-haystack 2.1.
 
         :param data: The dictionary.
         :returns: The configuration.
@@ -433,14 +433,14 @@ class OAuthConfig(Options):
         return super().from_dict(parameters)
 
 
-# How many logins there are now, by the URL of the MCP server and the user.
+# The number of logins under way, by the URL of the MCP server and the user.
 _logins: Counter[tuple[str, str | None]] = Counter()
 
 
 @contextmanager
 def login_under_way(server_url: str, user: str | None) -> Iterator[None]:
     """
-    Note that a person is logging in.
+    Register a login as under way for the duration of a block.
 
     :param server_url: The MCP server.
     :param user: The user of `mcp_request_context`, if there is one.
@@ -457,20 +457,20 @@ def login_under_way(server_url: str, user: str | None) -> Iterator[None]:
 
 def users_logging_in(server_url: str) -> set[str | None]:
     """
-    Return who is logging in at a server.
+    Return the users who are logging in at a server.
 
     :param server_url: The MCP server.
-    :returns: The users; None among them for the server info's own login.
+    :returns: The users. None stands for the server info's own login.
     """
     return {user for url, user in [*_logins] if url == server_url}
 
 
 def can_open_browser() -> bool:
     """
-    Return whether this process can show a page to a person.
+    Return whether this process can open a browser for a user.
 
-    :returns: False without a browser, and on Unix without a display, where a browser would take over the terminal. The
-        environment variable `BROWSER` says that there is one.
+    :returns: False without a browser, and on Unix without a display, where a browser would take over the terminal. If
+        the environment variable `BROWSER` is set, no display is needed.
     """
     has_windows = sys.platform in ("win32", "darwin") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if not has_windows and not os.environ.get("BROWSER"):

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The requests by which tokens are got, and where they may go.
+The requests for tokens, and which URLs they may go to.
 
-An MCP server names its authorization server, and that one names its endpoints. So both choose which URLs this process
-requests, and could choose ones that only this process can reach. What is refused:
+An MCP server names its authorization server, which names its endpoints. So both choose URLs that this process requests,
+and could choose ones that only this process can reach (SSRF). These are refused:
 
 .. code-block:: text
 
@@ -15,7 +15,7 @@ requests, and could choose ones that only this process can reach. What is refuse
     loopback and private addresses                                   unless the MCP server itself is at such an address
 
 An IPv6 address counts as the IPv4 address that is embedded in it. Names are looked up once: the connection goes to the
-address that was checked. The origins of the MCP server and of the configured issuer are not questioned.
+address that was checked. The origins of the MCP server and of the configured issuer are always allowed.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ _BODY_LIMIT = 1024 * 1024
 # Seconds that one request may take, from connecting to the end of its answer.
 REQUEST_TIMEOUT = 20.0
 
-# What is secret in forms.
+# The fields of forms that are secret.
 _SECRET_FIELDS = frozenset(
     {"assertion", "client_assertion", "client_secret", "code", "code_verifier", "refresh_token", "subject_token"}
     | {"token"}
 )
 
-# What is secret in answers.
+# The members of answers that are secret.
 _SECRET_MEMBERS = frozenset({"access_token", "client_secret", "id_token", "refresh_token", "registration_access_token"})
 
-# The addresses of a request's host that were checked.
+# The request's extension that has the checked addresses of its host.
 _CHECKED = "haystack_mcp_checked_addresses"
 
 HttpClients = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
@@ -57,9 +57,9 @@ HttpClients = Callable[[], AbstractAsyncContextManager[httpx2.AsyncClient]]
 
 class PinnedTransport(httpx2.AsyncHTTPTransport):
     """
-    Connects to the addresses that were checked, where a request has some, without looking up its host again.
+    A transport that connects to the checked addresses of a request, if it has any, without looking up its host again.
 
-    A proxy looks up hosts itself.
+    Through a proxy, it leaves the lookup to the proxy.
     """
 
     def __init__(self, *, proxy: httpx2.Proxy | None = None, **options: Any) -> None:
@@ -67,7 +67,7 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
         Initialize the PinnedTransport.
 
         :param proxy: As for `httpx2.AsyncHTTPTransport`.
-        :param options: Likewise.
+        :param options: Other parameters of `httpx2.AsyncHTTPTransport`.
         """
         super().__init__(proxy=proxy, **options)
         self._has_proxy = proxy is not None
@@ -78,13 +78,13 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
 
         :param request: The request.
         :returns: The response.
-        :raises httpx2.ConnectError: If no address can be connected to.
+        :raises httpx2.ConnectError: If none of the addresses accepts a connection.
         """
         addresses = request.extensions.get(_CHECKED)
         if addresses is None or self._has_proxy:
             return await self._send(request)
         failure: httpx2.TransportError = httpx2.ConnectError("the name of its host is not known", request=request)
-        # The pool knows connections by address: another host there must not get one with this host's certificate.
+        # The pool finds connections by address, so a kept one with this host's certificate could serve another host.
         headers = {**request.headers, "Connection": "close"}
         for address in addresses:
             pinned = httpx2.Request(
@@ -103,16 +103,16 @@ class PinnedTransport(httpx2.AsyncHTTPTransport):
     async def _send(self, request: httpx2.Request) -> httpx2.Response:
         try:
             return await super().handle_async_request(request)
-        except ssl.SSLError as error:  # httpcore2 leaks it: since TLS 1.3, a client certificate is refused that late
+        except ssl.SSLError as error:  # httpcore2 leaks it: TLS 1.3 refuses a client certificate this late
             raise httpx2.ReadError(str(error), request=request) from error
 
 
 def json_object(response: httpx2.Response) -> dict[str, Any]:
     """
-    Read the body of a response.
+    Read the body of a response as a JSON object.
 
     :param response: The response.
-    :returns: The object, empty if the body is something else.
+    :returns: The object; empty if the body is anything else.
     """
     try:
         body = json.loads(response.content)
@@ -123,9 +123,9 @@ def json_object(response: httpx2.Response) -> dict[str, Any]:
 
 def uses_environment_proxies() -> bool:
     """
-    Return whether the environment names proxies for HTTP.
+    Return whether the environment configures proxies for HTTP.
 
-    :returns: Whether it does. `NO_PROXY` may still exempt a host.
+    :returns: True if it does. `NO_PROXY` may still exempt a host.
     """
     return not {"http", "https", "all"}.isdisjoint(urllib.request.getproxies())
 
@@ -133,7 +133,7 @@ def uses_environment_proxies() -> bool:
 @asynccontextmanager
 async def plain_client() -> AsyncIterator[httpx2.AsyncClient]:
     """
-    Make an HTTP client without options. It uses the proxies of the environment, if there are any.
+    Make an HTTP client without options. It uses the proxies of the environment, if any.
 
     :returns: A context manager.
     """
@@ -144,7 +144,7 @@ async def plain_client() -> AsyncIterator[httpx2.AsyncClient]:
 
 class Outgoing:
     """
-    Sends the requests of one flow, and remembers what it was doing and which secrets it saw.
+    Sends the requests of one flow, and keeps its current step and the secrets that it has seen.
     """
 
     def __init__(
@@ -159,7 +159,7 @@ class Outgoing:
 
         :param clients: Makes the HTTP client of a request.
         :param server_url: The MCP server.
-        :param trusted: URLs whose origins are not questioned.
+        :param trusted: URLs whose origins are always allowed.
         :param check: Called with each URL; raises an exception if it must not be requested.
         """
         self._check = check
@@ -182,9 +182,9 @@ class Outgoing:
 
         :param url: The endpoint.
         :param form: The form.
-        :param step: What it is for.
+        :param step: The step of the flow, for errors.
         :param headers: Headers.
-        :param prove: Puts the proof of a key on the request, when it is sent.
+        :param prove: Adds the proof of a key to the request just before it is sent.
         :returns: The response, with its body read.
         :raises MCPAuthorizationError: As in `send`.
         """
@@ -200,13 +200,13 @@ class Outgoing:
         Send a request.
 
         :param request: The request.
-        :param step: What it is for.
-        :param prove: Puts the proof of a key on the request, when it is sent.
+        :param step: The step of the flow, for errors.
+        :param prove: Adds the proof of a key to the request just before it is sent.
         :returns: The response, with its body read.
-        :raises MCPAuthorizationError: If there is none, or the URL must not be requested.
+        :raises MCPAuthorizationError: If there is no response, or the URL must not be requested.
         """
         self.step = f"{step} at {request.url.netloc.decode()}"
-        # Without it, GitHub answers with a form.
+        # Without this header, GitHub answers with a form.
         request.headers.setdefault("Accept", "application/json")
         shown = str(request.url)
         addresses = await self.check(request.url)
@@ -243,11 +243,11 @@ class Outgoing:
 
     async def check(self, url: httpx2.URL) -> list[Any] | None:
         """
-        Refuse a URL that an authorization server has no reason to be at.
+        Refuse a URL that an authorization server has no reason to use.
 
         :param url: The URL.
         :returns: The addresses of its host, if they had to be looked up.
-        :raises MCPAuthorizationError: If it is one.
+        :raises MCPAuthorizationError: If the URL is refused.
         """
         if self._check is not None:
             self._check(str(url))
@@ -285,10 +285,10 @@ async def _addresses(host: str) -> list[Address]:
         pass
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):  # a proxy may know the name; if nobody does, the request says so
+    except (OSError, UnicodeError):  # a proxy may know the name; otherwise, the request fails
         return []
     addresses = {ipaddress.ip_address(str(entry[4][0]).partition("%")[0]): None for entry in found}
-    # One after the other is tried, and a network without IPv6 may let attempts wait.
+    # IPv4 first: addresses are tried one by one, and in a network without IPv6 an attempt may hang.
     return sorted(addresses, key=lambda address: address.version)
 
 

@@ -3,25 +3,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What authenticates requests to MCP servers: tokens of OAuth, any `httpx2.Auth`, or a token source of Haystack.
+Authentication of requests to MCP servers: OAuth tokens, any `httpx2.Auth`, or a token source of Haystack.
 
 .. code-block:: text
 
-    the request has an `Authorization` of its own        it is sent as it is
-    there is no token, and the server was never asked    it is sent without, to learn what the server wants
-    there is none, and the server has refused before     one is got first
-    there is one that has not expired                    it is sent with it
-    it has expired, and no person is needed for another  another one is got first
-    it has expired, and a person would have to log in    it is sent with it: only the server knows whether it is over
+    the request already has an `Authorization` header    it is sent unchanged
+    no token, and the server has never sent a challenge  the request is sent without one, to learn what the server wants
+    no token, and the server has sent a challenge        get a token first
+    a token that has not expired                         the request is sent with it
+    an expired token, and no user has to log in          get another token first
+    an expired token, and a user would have to log in    the request is sent with it: the server may still accept it
 
-    answer 401                                           a refresh, or else a login, then once more
-    answer 401 once more, after a refresh                a login, then once more
-    answer 403 `insufficient_scope`                      a login for that scope, too, then once more
+    answer 401                                           refresh, or else log in, and send the request again
+    answer 401 again, after a refresh                    log in, and send the request again
+    answer 403 `insufficient_scope`                      log in for that scope as well, and send the request again
     any other refusal                                    is reported
 
-So one request refreshes once at most, and logs in once, and once more for scopes that it lacks. New tokens are used at
-least once, whatever their `expires_in` says. All requests that want tokens at the same time share one renewal: a task
-of its own, which ends when nobody waits for it any more.
+So one request refreshes at most once, and logs in at most once, and once more for missing scopes. New tokens are used
+at least once, whatever their `expires_in`. All requests that need tokens at the same time share one renewal. It is a
+separate task, which ends when no request waits for it any more.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ class _Holder:
     key: TokenKey
     storage: MCPTokenStorage
     record: Record | None = None
-    # Gets new tokens, for all who wait for it. During a refresh it goes on in any case: the answer may have the only
-    # refresh token that is good from then on.
+    # Gets new tokens for all requests that wait for it. A refresh is always completed, because its answer may contain
+    # the only refresh token that is valid from then on.
     renewal: SharedTask[bool] | None = None
     proofs: Proofs | None = None
 
     def renewal_under_way(self) -> SharedTask[bool] | None:
-        # After a fork or a shutdown of the executor there is another loop.
+        # The loop is another one after a fork or a shutdown of the executor.
         renewal = self.renewal
         is_under_way = renewal is not None and renewal.is_under_way and renewal.loop is asyncio.get_running_loop()
         return renewal if is_under_way else None
@@ -91,18 +91,18 @@ class _Holder:
 
 _holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
 
-# The last challenge of each server: it wants tokens.
+# The last challenge of each server. A server in here demands tokens.
 _challenges: dict[str, Challenge] = {}
 
 
 @dataclass
 class _Tries:
     """
-    What one request has done for its token.
+    The attempts of one request to get a token.
     """
 
     holder: _Holder
-    # Whether a person may be asked to log in, which nobody expects from a stream in the background.
+    # Whether a user may be asked to log in. Users would not expect that from a stream in the background.
     may_log_in: bool = True
     has_renewed: bool = False
     has_logged_in: bool = False
@@ -111,20 +111,20 @@ class _Tries:
 
 class OAuth(httpx2.Auth):
     """
-    Authenticates the requests of one HTTP client to one MCP server, for whoever makes them.
+    Authenticates the requests of one HTTP client to one MCP server, each for its current user.
     """
 
     def __init__(self, config: OAuthConfig, server_url: str) -> None:
         """
         Initialize the OAuth.
 
-        :param config: How to get tokens.
+        :param config: The OAuth configuration.
         :param server_url: The MCP server.
         """
         self.config = config
         self.server_url = server_url
-        # Set by a transport: what makes HTTP clients for requests to authorization servers, what gets the secrets that
-        # may come back in what the server says, and what raises an exception if a URL must not be requested.
+        # Functions that a transport sets: `clients` makes HTTP clients for authorization servers, `learn` gets secrets
+        # that the server may quote, and `check` raises an exception if a URL must not be requested.
         self.clients: HttpClients = plain_client
         self.learn: Callable[[Iterable[str]], None] = lambda _: None
         self.check: Callable[[str], None] | None = None
@@ -138,10 +138,10 @@ class OAuth(httpx2.Auth):
         Send a request with a token.
 
         :param request: The request.
-        :returns: The requests to send, each for its response.
-        :raises MCPAuthorizationError: If no token could be had.
+        :returns: A generator that yields requests and receives their responses.
+        :raises MCPAuthorizationError: If no token could be obtained.
         """
-        if "authorization" in request.headers:  # of the caller's own identity
+        if "authorization" in request.headers:  # from the caller's identity
             yield request
             return
         user = current_user()
@@ -165,9 +165,9 @@ class OAuth(httpx2.Auth):
 
     async def log_in(self, response: httpx2.Response, user: str | None) -> None:
         """
-        Get tokens for a user in place of those that there are.
+        Get new tokens for a user, which replace existing ones.
 
-        :param response: The answer to a request without a token, which a server may leave open.
+        :param response: The answer to a request without a token. It need not be a refusal.
         :param user: The user, or None.
         :raises MCPAuthorizationError: If that fails.
         """
@@ -178,7 +178,7 @@ class OAuth(httpx2.Auth):
 
     async def log_out(self, user: str | None) -> bool:
         """
-        Forget the tokens of a user, and have the authorization server revoke them if it can.
+        Forget the tokens of a user, and revoke them if the authorization server supports that.
 
         :param user: The user, or None.
         :returns: Whether there were tokens.
@@ -186,7 +186,7 @@ class OAuth(httpx2.Auth):
         """
         holder = self.holder_of(user)
         while (renewal := holder.renewal_under_way()) is not None:
-            await renewal.ended()  # what it gets would undo the logout
+            await renewal.ended()  # its tokens would undo the logout
         async with holder.storage.lock(holder.key):
             record = await _explained(holder.storage.load(holder.key))
             await _explained(holder.storage.delete(holder.key))
@@ -198,25 +198,25 @@ class OAuth(httpx2.Auth):
 
     def holder_of(self, user: str | None) -> _Holder:
         """
-        Return the tokens of a user.
+        Return the holder of a user's tokens.
 
         :param user: The user, or None.
-        :returns: What holds them.
+        :returns: The holder.
         """
         key, storage = TokenKey(self.server_url, self._client_digest, user), self.storage
-        # The holder keeps the storage, so that nothing else gets its id.
+        # The holder keeps the storage alive, so that its id is not reused.
         place = id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
         self._used[user] = _holders.setdefault((place, key), _Holder(key, storage))
         return self._used[user]
 
     async def _current(self, tries: _Tries) -> Record | None:
         """
-        Return what a request is sent with at first.
+        Return the record for the first attempt to send a request.
         """
         holder = tries.holder
         if holder.record is None:
             loaded = await holder.storage.load(holder.key)
-            holder.record = holder.record or loaded  # somebody may have got tokens meanwhile
+            holder.record = holder.record or loaded  # another request may have got tokens meanwhile
         record = holder.record
         if not has_token(record):
             is_wanted = tries.may_log_in and self.server_url in _challenges
@@ -225,7 +225,7 @@ class OAuth(httpx2.Auth):
         return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
 
     def _with_token(self, request: httpx2.Request, holder: _Holder, record: Record | None) -> httpx2.Request:
-        # A storage of the SDK keeps no key, without which a token that is bound to it is of no use.
+        # A storage of the SDK does not keep the key, without which a token bound to it is useless.
         if not has_token(record) or (self.config.dpop and "dpop_key" not in record):
             request.headers.pop("Authorization", None)
             return request
@@ -244,7 +244,7 @@ class OAuth(httpx2.Auth):
         self, tries: _Tries, record: Record | None, challenge: Challenge, response: httpx2.Response
     ) -> None:
         """
-        Report a refusal that other tokens would not change.
+        Raise an error if other tokens would be refused as well.
         """
         if challenge.is_step_up:
             if not has_token(record) or not (tries.has_stepped_up or _covers(record, challenge)):
@@ -265,7 +265,7 @@ class OAuth(httpx2.Auth):
 
     async def _renew(self, tries: _Tries, used: Record | None, challenge: Challenge | None) -> Record:
         """
-        Get other tokens than those that were used; whoever wants them meanwhile gets the same.
+        Get other tokens than the used ones. Concurrent requests share the result.
         """
         holder = tries.holder
         is_step_up = challenge is not None and challenge.is_step_up
@@ -281,7 +281,7 @@ class OAuth(httpx2.Auth):
             joined = holder.renewal_under_way()
             renewal = holder.renewal = joined or SharedTask(self._get(tries, challenge, serves, may_refresh))
             has_logged_in = await renewal.result()
-            # Another process may have got the tokens of a second renewal. That was the last one in any case.
+            # A second renewal is the last one, even if another process has got its tokens without a login here.
             tries.has_logged_in |= has_logged_in or not may_refresh
             tries.has_renewed = True
             if joined is None or serves(holder.record):
@@ -294,8 +294,8 @@ class OAuth(httpx2.Auth):
         serves: Callable[[Record | None], bool],
         may_refresh: bool,
     ) -> bool:
-        """Get tokens, and return whether otherwise than by a refresh."""
-        holder, renewal = tries.holder, tries.holder.renewal  # which runs this; later, there may be another
+        """Get tokens, and return whether they came from a new grant, not from a refresh."""
+        holder, renewal = tries.holder, tries.holder.renewal  # the renewal that runs this; it may be replaced later
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
             if serves(stored) and not has_expired(stored):
@@ -326,7 +326,7 @@ def _covers(record: Record | None, challenge: Challenge | None) -> bool:
 
 async def _explained(awaitable: Awaitable[T]) -> T:
     """
-    Turn whatever a storage raises into an error of the authorization.
+    Turn any error of a storage into an MCPAuthorizationError.
     """
     try:
         return await awaitable
@@ -340,18 +340,18 @@ async def _explained(awaitable: Awaitable[T]) -> T:
 
 
 async def _drop_body(response: httpx2.Response) -> None:
-    # httpx2 would read it, however large it is.
+    # httpx2 would read the body, however large it is.
     stream, response.stream = response.stream, httpx2.ByteStream(b"")
     await stream.aclose()  # type: ignore[union-attr]
 
 
 def load_auth(value: Any) -> httpx2.Auth:
     """
-    Return the `httpx2.Auth` that `auth` of a server info stands for. It may import a module.
+    Return the `httpx2.Auth` for the `auth` of a server info. This may import a module.
 
-    :param value: The object, or the import path of one, or of a function that makes one.
+    :param value: The object, or the import path of one or of a function that makes one.
     :returns: The object.
-    :raises ValueError: If it is something else.
+    :raises ValueError: If it is anything else, or cannot be imported.
     """
     try:
         found = import_object(value) if isinstance(value, str) else value
@@ -359,7 +359,7 @@ def load_auth(value: Any) -> httpx2.Auth:
         module = value.partition(":")[0]
         if "." in module and module in sys.modules:
             raise
-        # Without the path: it may be a bearer token that looks like one.
+        # The path is not quoted, because it may be a bearer token that looks like one.
         reason = f" ({error})" if error.name and error.name not in value else ""
         msg = f"`auth` cannot be imported{reason}. Pass a bearer token as `token=`"
         raise ValueError(msg) from None
@@ -373,7 +373,7 @@ def load_auth(value: Any) -> httpx2.Auth:
 
 class OwnAuth(httpx2.Auth):
     """
-    An `httpx2.Auth` of the user, whose failures are told as such. The token of `mcp_request_context` precedes it.
+    Wraps the user's `httpx2.Auth`, to report its failures as such. A token of `mcp_request_context` takes precedence.
     """
 
     def __init__(self, auth: httpx2.Auth) -> None:
@@ -386,13 +386,13 @@ class OwnAuth(httpx2.Auth):
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """
-        Do what the object does.
+        Run the flow of the wrapped object.
 
         :param request: The request.
-        :returns: The requests to send, each for its response.
+        :returns: A generator that yields requests and receives their responses.
         :raises MCPAuthorizationError: If the object fails.
         """
-        if "authorization" in request.headers:  # of the caller's own identity
+        if "authorization" in request.headers:  # from the caller's identity
             yield request
             return
         flow = self._auth.async_auth_flow(request)
@@ -415,14 +415,14 @@ class OwnAuth(httpx2.Auth):
 
 class TokenSourceAuth(httpx2.Auth):
     """
-    A token source of Haystack: it is asked before each request, and keeps the token as long as it is valid.
+    Authenticates with a token source of Haystack. It is asked before each request, and caches its token itself.
     """
 
     def __init__(self, source: Any, learn: Callable[[Iterable[str]], None]) -> None:
         """
         Initialize the TokenSourceAuth.
 
-        :param source: Has `resolve_async` or `resolve`.
+        :param source: The token source, with a method `resolve_async` or `resolve`.
         :param learn: Called with each new token, which the server may quote.
         """
         self._source = source
@@ -434,7 +434,7 @@ class TokenSourceAuth(httpx2.Auth):
         Send a request with a token of the source.
 
         :param request: The request.
-        :returns: The request to send, for its response.
+        :returns: A generator that yields the request.
         :raises MCPAuthorizationError: If the source fails.
         """
         if "authorization" not in request.headers:
@@ -442,7 +442,7 @@ class TokenSourceAuth(httpx2.Auth):
             try:
                 token = await self._resolve()
             except Exception as error:
-                # Not its text, which may quote a credential.
+                # Without the error's text, which may quote a credential.
                 msg = f"authorization failed: the token source {name} raised {type(error).__name__}"
                 raise MCPAuthorizationError(msg) from error
             if not isinstance(token, str) or not token:

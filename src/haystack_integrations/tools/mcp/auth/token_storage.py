@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Where tokens are kept.
+The storages for tokens.
 
 .. code-block:: text
 
     InMemoryTokenStorage     in this process
     FileTokenStorage         in files that only their owner can read; processes of one machine share them
     KeyValueTokenStorage     in a store of the `py-key-value-aio` kind; machines share it
-    SDKTokenStorage          in any `mcp.client.auth.TokenStorage`, which has one place for tokens and knows no users
+    SDKTokenStorage          in any `mcp.client.auth.TokenStorage`, which has only one place and no users
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
-# What is kept for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
+# The record for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
 # `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
 Record = dict[str, Any]
 
@@ -53,27 +53,27 @@ _POLL = 0.05
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
 _EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
 
-# The collection of a key-value store that has them.
+# The collection of a key-value store in which tokens are kept.
 _COLLECTION = "mcp-haystack-tokens"
 
-# How long a process may hold a lock in a key-value store, in seconds: longer than any refresh takes. A login may take
-# longer, and then two processes may ask for one.
+# How long a process may hold a lock in a key-value store, in seconds. This is longer than any refresh takes. A login
+# may take longer, and then two processes may both ask for one.
 _LEASE = 120.0
 
-# Seconds from claiming such a lock to looking who has it, and between two looks. Two processes that claim it at the
-# same time see the same one of them, unless a write takes longer than this (Fischer's algorithm: these stores cannot
-# compare and set).
+# Seconds from claiming such a lock to checking its owner, and between two checks. Of two processes that claim it at the
+# same time, only one sees itself as the owner, unless a write takes longer than this (Fischer's algorithm, because
+# these stores cannot compare and set).
 _SETTLE = 0.25
 
 
 @dataclass(frozen=True)
 class TokenKey:
     """
-    Whose tokens they are.
+    The key of a record: whose tokens it has, and for which server.
 
     :param server_url: The MCP server.
-    :param client: A digest of what makes the OAuth client another one.
-    :param user: The user of `mcp_request_context`, or None for the server info's own.
+    :param client: A digest that identifies the OAuth client.
+    :param user: The user of `mcp_request_context`; None for the server info's own tokens.
     """
 
     server_url: str
@@ -83,16 +83,16 @@ class TokenKey:
     @property
     def digest(self) -> str:
         """
-        A name without secrets, and safe for files: 64 hexadecimal digits.
+        A name without secrets that is safe as a file name: 64 hexadecimal digits.
         """
         return hashlib.sha256(json.dumps([self.server_url, self.client, self.user]).encode()).hexdigest()
 
 
 class MCPTokenStorage(ABC):
     """
-    Keeps tokens, and what belongs to them, by server, OAuth client and user.
+    Keeps records with tokens by server, OAuth client and user.
 
-    Records contain secrets. The methods are awaited in the event loop of all connections, which they must not block.
+    Records contain secrets. The methods run in the event loop of all connections, which they must not block.
     """
 
     @abstractmethod
@@ -101,13 +101,13 @@ class MCPTokenStorage(ABC):
         Load a record.
 
         :param key: Its key.
-        :returns: The record, or None if there is none.
+        :returns: The record; None if it does not exist.
         """
 
     @abstractmethod
     async def save(self, key: TokenKey, record: Record) -> None:
         """
-        Save a record in place of the one before.
+        Save a record, replacing the previous one.
 
         :param key: Its key.
         :param record: The record: JSON.
@@ -124,9 +124,9 @@ class MCPTokenStorage(ABC):
     @asynccontextmanager
     async def lock(self, key: TokenKey) -> AsyncIterator[None]:  # noqa: ARG002 - for subclasses
         """
-        Keep other processes from changing a record, while one of them gets new tokens.
+        Prevent other processes from changing a record while this one gets new tokens.
 
-        Within a process nobody needs it. By default it does nothing.
+        It is not needed within a process. By default, it does nothing.
 
         :param key: The key of the record.
         :returns: A context manager.
@@ -138,7 +138,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
     """
     Keeps tokens in memory, until the process ends.
 
-    It is also a `TokenStorage` of the MCP SDK, with the tokens of the server info that got some last, of no user.
+    It is also a `TokenStorage` of the MCP SDK, with the latest tokens that are a server info's own, not a user's.
     """
 
     def __init__(self) -> None:
@@ -153,14 +153,14 @@ class InMemoryTokenStorage(MCPTokenStorage):
         Load a record.
 
         :param key: Its key.
-        :returns: The record, or None if there is none.
+        :returns: The record; None if it does not exist.
         """
         record = self._records.get(key) or (self._own if key.user is None else None)
         return json.loads(json.dumps(record)) if record else None
 
     async def save(self, key: TokenKey, record: Record) -> None:
         """
-        Save a record in place of the one before.
+        Save a record, replacing the previous one.
 
         :param key: Its key.
         :param record: The record.
@@ -200,7 +200,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
         """
         Return the registration of the client.
 
-        :returns: It, or None.
+        :returns: The registration, or None.
         """
         return client_of(self._last())
 
@@ -223,7 +223,7 @@ class FileTokenStorage(MCPTokenStorage):
     The tokens are not encrypted. For that, or for several machines, use a `KeyValueTokenStorage`.
 
     :param folder: The folder, which is created if it does not exist. `~` is the home folder.
-    :raises ValueError: If `folder` is no path.
+    :raises ValueError: If `folder` is not a path.
     """
 
     folder: str
@@ -232,7 +232,7 @@ class FileTokenStorage(MCPTokenStorage):
         """
         Check the folder.
 
-        :raises ValueError: If it is no path.
+        :raises ValueError: If it is not a path.
         """
         if not isinstance(self.folder, str | Path) or not str(self.folder):
             msg = f"FileTokenStorage: `folder` must be a path, got {self.folder!r}"
@@ -247,7 +247,7 @@ class FileTokenStorage(MCPTokenStorage):
         Load a record.
 
         :param key: Its key.
-        :returns: The record, or None if there is none.
+        :returns: The record; None if it does not exist.
         :raises MCPAuthorizationError: If the file is damaged.
         """
         return await anyio.to_thread.run_sync(self._load, self._path(key, "json"))
@@ -265,7 +265,7 @@ class FileTokenStorage(MCPTokenStorage):
 
     async def save(self, key: TokenKey, record: Record) -> None:
         """
-        Save a record in place of the one before, whole or not at all.
+        Save a record, atomically replacing the previous one.
 
         :param key: Its key.
         :param record: The record.
@@ -274,7 +274,7 @@ class FileTokenStorage(MCPTokenStorage):
 
     def _save(self, path: Path, text: str) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)  # for its owner only
+        descriptor, name = tempfile.mkstemp(prefix=".", dir=path.parent)  # only its owner can read it
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -296,10 +296,10 @@ class FileTokenStorage(MCPTokenStorage):
     @asynccontextmanager
     async def lock(self, key: TokenKey) -> AsyncIterator[None]:
         """
-        Keep other processes from getting new tokens at the same time.
+        Prevent other processes from getting new tokens at the same time.
 
         :param key: The key of the record.
-        :returns: A context manager. A process that dies leaves no lock.
+        :returns: A context manager. The lock of a process that dies is released.
         """
         path = self._path(key, "lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -317,11 +317,11 @@ class FileTokenStorage(MCPTokenStorage):
 def _try_lock(descriptor: int) -> bool:
     try:
         if os.name == "nt":
-            import msvcrt  # noqa: PLC0415 - there is none elsewhere
+            import msvcrt  # noqa: PLC0415 - only Windows has it
 
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined, unused-ignore]
         else:
-            import fcntl  # noqa: PLC0415 - Windows has none
+            import fcntl  # noqa: PLC0415 - Windows does not have it
 
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
@@ -330,9 +330,9 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _unlock(descriptor: int) -> None:
-    # On Windows, closing it does that. Elsewhere, a process that was forked meanwhile would keep it locked.
+    # On Windows, closing the file releases the lock. Elsewhere, a process that was forked meanwhile would keep it.
     if os.name != "nt":
-        import fcntl  # noqa: PLC0415 - Windows has none
+        import fcntl  # noqa: PLC0415 - Windows does not have it
 
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
@@ -341,10 +341,10 @@ def _unlock(descriptor: int) -> None:
 @dataclass(frozen=True)
 class KeyValueTokenStorage(MCPTokenStorage):
     """
-    Keeps tokens in a store of the kind of `py-key-value-aio`: Redis, DynamoDB, PostgreSQL and many more.
+    Keeps tokens in a store for `py-key-value-aio`: Redis, DynamoDB, PostgreSQL and many more.
 
     Processes and machines that share the store share the tokens: one of them refreshes, and the others wait for it.
-    Wrap the store in the package's `FernetEncryptionWrapper` to encrypt what is in it.
+    Wrap the store in that package's `FernetEncryptionWrapper` to encrypt its content.
 
     ### Usage example
 
@@ -359,8 +359,8 @@ class KeyValueTokenStorage(MCPTokenStorage):
     OAuthConfig(token_storage=KeyValueTokenStorage("my_service.stores:tokens"))
     ```
 
-    :param store: The store (`AsyncKeyValue`), or a function that makes it, or the import path of either. It is used in
-        the event loop of all connections only. Only an import path, or a function with one, can be saved to YAML.
+    :param store: The store (`AsyncKeyValue`), or a function that makes it, or the import path of either. It is used
+        only in the event loop of all connections. Only an import path, or a function with one, can be saved to YAML.
     """
 
     store: Any = field(repr=False)
@@ -378,7 +378,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         Load a record.
 
         :param key: Its key.
-        :returns: The record, or None if there is none.
+        :returns: The record; None if it does not exist.
         """
         store = await self._store()
         record: Record | None = await store.get(key.digest, collection=_COLLECTION)
@@ -386,7 +386,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
 
     async def save(self, key: TokenKey, record: Record) -> None:
         """
-        Save a record in place of the one before.
+        Save a record, replacing the previous one.
 
         :param key: Its key.
         :param record: The record.
@@ -406,10 +406,10 @@ class KeyValueTokenStorage(MCPTokenStorage):
     @asynccontextmanager
     async def lock(self, key: TokenKey) -> AsyncIterator[None]:
         """
-        Keep other processes from getting new tokens at the same time.
+        Prevent other processes from getting new tokens at the same time.
 
         :param key: The key of the record.
-        :returns: A context manager. The lock of a process that dies ends after two minutes.
+        :returns: A context manager. The lock of a process that dies expires after two minutes.
         """
         store, owner = await self._store(), uuid.uuid4().hex
         place = {"key": f"{key.digest}.lock", "collection": _COLLECTION}
@@ -458,11 +458,11 @@ class SDKTokenStorage(MCPTokenStorage):
 
     async def load(self, key: TokenKey) -> Record | None:
         """
-        Load what the storage has.
+        Load the content of the storage.
 
         :param key: The key.
-        :returns: A record, or None if there is nothing.
-        :raises MCPAuthorizationError: If the key is that of a user, or another server has the place.
+        :returns: A record; None if the storage is empty.
+        :raises MCPAuthorizationError: If the key has a user, or another server uses the storage.
         """
         if key.user is not None:
             msg = (
@@ -478,11 +478,11 @@ class SDKTokenStorage(MCPTokenStorage):
 
     async def save(self, key: TokenKey, record: Record) -> None:
         """
-        Save tokens and client; there is no place for more.
+        Save the tokens and the client of a record; these storages cannot keep the rest.
 
         :param key: The key.
         :param record: The record.
-        :raises MCPAuthorizationError: If another server has the place.
+        :raises MCPAuthorizationError: If another server uses the storage.
         """
         client, tokens = client_of(record), tokens_of(record)
         if client is not None or tokens is not None:
@@ -503,18 +503,18 @@ class SDKTokenStorage(MCPTokenStorage):
         raise MCPAuthorizationError(msg)
 
 
-# The servers of storages of the SDK, by the ids of these; and those storages of which nothing says when they are gone.
+# The server of each storage of the SDK by the storage's id, and the storages that cannot be referenced weakly.
 _servers: Final[dict[int, str]] = {}
 _kept: Final[list[TokenStorage]] = []
 
 
 def _take_place(storage: TokenStorage, server_url: str) -> None:
-    # The first server that finds or keeps something in it has its place.
+    # A storage belongs to the first server that loads or saves something in it.
     server = urljoin(server_url, "/")
     if id(storage) not in _servers:
         try:
             weakref.finalize(storage, _servers.pop, id(storage)).atexit = False
-        except TypeError:  # with `__slots__`; another one must not get its id
+        except TypeError:  # an object with `__slots__` is kept alive, so that its id is not reused
             _kept.append(storage)
     if _servers.setdefault(id(storage), server) != server:
         msg = (
@@ -530,7 +530,7 @@ def tokens_of(record: Record) -> OAuthToken | None:
     Return the tokens of a record as the SDK's type.
 
     :param record: The record.
-    :returns: The tokens, or None if there are none.
+    :returns: The tokens; None if it has none.
     """
     from mcp.shared.auth import OAuthToken  # noqa: PLC0415 - loading a pipeline does not need the SDK
 
@@ -542,19 +542,19 @@ def client_of(record: Record) -> OAuthClientInformationFull | None:
     Return the client of a record as the SDK's type.
 
     :param record: The record.
-    :returns: The registration, or None if there is none.
+    :returns: The registration; None if it has none.
     """
-    from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 - likewise
+    from mcp.shared.auth import OAuthClientInformationFull  # noqa: PLC0415 - loading a pipeline does not need the SDK
 
     return OAuthClientInformationFull.model_validate(record["client"]) if record.get("client") else None
 
 
 def has_token(record: Record | None) -> TypeGuard[Record]:
     """
-    Return whether a record has a token.
+    Return whether a record has an access token.
 
     :param record: The record.
-    :returns: True if it has.
+    :returns: True if it has one.
     """
     return record is not None and bool(record.get("tokens", {}).get("access_token"))
 
@@ -564,7 +564,7 @@ def secrets_of(record: Record | None) -> list[str]:
     Return the tokens of a record.
 
     :param record: The record.
-    :returns: Those that it has.
+    :returns: Its access token and refresh token, if any.
     """
     tokens = (record or {}).get("tokens") or {}
     return [tokens[name] for name in ("access_token", "refresh_token") if tokens.get(name)]
@@ -586,7 +586,7 @@ def is_same(record: Record | None, other: Record | None) -> bool:
 
 def has_expired(record: Record | None) -> bool:
     """
-    Return whether the token of a record has expired, or will soon.
+    Return whether the token of a record has expired, or will expire soon.
 
     :param record: The record.
     :returns: True if it has.
@@ -596,5 +596,5 @@ def has_expired(record: Record | None) -> bool:
     return expires_at is not None and time.time() >= expires_at - min(_EARLY_SECONDS, lifetime * _EARLY_SHARE)
 
 
-# Where tokens are without a `token_storage`: a server info that is loaded twice must not log in twice.
+# The default storage. It is shared, so that a server info that is loaded twice need not log in twice.
 process_memory: InMemoryTokenStorage = InMemoryTokenStorage()

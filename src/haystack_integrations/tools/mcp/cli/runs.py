@@ -117,7 +117,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
         output.print(table(("Number", "Kind", "Name", "Outcome", "Begun", "Took", "Attempts"), rows))
     if any(_outcome(each, run) == _IN_DOUBT for each in entries):
         output.print()
-        output.print("Check what the calls that may have run did, and decide with `journal.decide` before the run goes on.")
+        output.print("Check what may have run, and decide with `journal.decide` before the run goes on.")
 
 
 def _as_json(run: RecordedRun) -> dict[str, Any]:
