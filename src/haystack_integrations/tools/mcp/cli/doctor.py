@@ -82,9 +82,7 @@ class Finding(NamedTuple):
 def doctor(
     target: Annotated[
         TargetText | None,
-        Parameter(
-            help=f"{TARGET} All servers of a file are checked. Default: the files in which names are looked up."
-        ),
+        Parameter(help=f"{TARGET} All servers of a file are checked. Default: the files in which names are looked up."),
     ] = None,
     /,
     *,
