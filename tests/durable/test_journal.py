@@ -161,7 +161,7 @@ def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, ba
         journal.decide("run", unknown.number, "repeat")
     with pytest.raises(ValueError, match="`decision` must be 'repeat', 'done' or 'model'"):
         journal.decide("run", unknown.number, "perhaps")
-    with pytest.raises(ValueError, match="`result` must be what the tool gave"):
+    with pytest.raises(ValueError, match="`result` must be the tool's result"):
         journal.decide("run", unknown.number, "done")
     assert "amount" not in repr(unknown)
     journal.decide("run", unknown.number, "done", "paid by hand")

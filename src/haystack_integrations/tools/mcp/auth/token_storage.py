@@ -519,7 +519,7 @@ def _take_place(storage: TokenStorage, server_url: str) -> None:
     if _servers.setdefault(id(storage), server) != server:
         msg = (
             "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
-            "tokens, and another server uses it. Give each server a storage of its own, or use InMemoryTokenStorage, "
+            "tokens, and another server uses it. Give each server a separate storage, or use InMemoryTokenStorage, "
             "FileTokenStorage or KeyValueTokenStorage"
         )
         raise MCPAuthorizationError(msg)

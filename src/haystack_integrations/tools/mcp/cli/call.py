@@ -238,7 +238,7 @@ def read(
     """
     output = options.output
     if not uri:
-        msg = "The URI is empty. 'mcp-haystack list TARGET --resources' shows those that there are"
+        msg = "The URI is empty. 'mcp-haystack list TARGET --resources' lists the URIs of the server"
         raise CommandError(msg)
     with connected(server_of(target, options), options) as session:
         result = session.connection.read_resource(uri)

@@ -53,7 +53,7 @@ def runs(
             return
         run = next((each for each in found if each.name == name), None)
         if run is None:
-            msg = f"The journal has no run '{name}'. 'mcp-haystack runs' lists those that it has."
+            msg = f"The journal has no run '{name}'. 'mcp-haystack runs' lists its runs."
             raise CommandError(msg)
         _show(run, opened.calls(name, with_values=False), options.output)
     except ImportError as error:

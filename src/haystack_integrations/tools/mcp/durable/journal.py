@@ -247,7 +247,7 @@ class RunJournal:
             done = self._store.forget(name, number)
         elif decision == "done":
             if result is None:
-                msg = "`result` must be what the tool gave, as text, if `decision` is 'done'"
+                msg = "`result` must be the tool's result, as text, if `decision` is 'done'"
                 raise ValueError(msg)
             is_text = not isinstance(result, (dict, list))
             text = str(result) if is_text else json.dumps(result, ensure_ascii=False)

@@ -627,7 +627,7 @@ class DurableRun:
         if lease is None:
             msg = (
                 f"The run '{self.name}' is running elsewhere: in another process, or in another block of this one. Try "
-                f"again after {self._seconds:.0f} seconds, or give this run a name of its own."
+                f"again after {self._seconds:.0f} seconds, or use another name for this run."
             )
             raise MCPRunElsewhereError(msg)
         try:
