@@ -495,7 +495,7 @@ class OpenRun(CallRecorder):
         """
         Return whether the recorded outcome of a call is final.
         """
-        # A call that did not run can be made now, unless a model has seen the failure, not only the one that asked.
+        # A call that did not run is made now, unless a model has seen the failure, be it the one that asked or another.
         if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
             later = [each.place for each in self._entries.values() if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)

@@ -232,7 +232,7 @@ class RecordedRun:
     :param created: When it was started, in seconds since 1970.
     :param changed: When it was last started, continued or ended.
     :param attempts: How often it was started or continued.
-    :param worker: The process that has leased it; None if no process has.
+    :param worker: The process that leased it last; None once that process has released it.
     :param error: The error that ended it, if any: its type and, in a journal without a key, its text.
     """
 
