@@ -217,9 +217,7 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
         async with Client(create_mcp_server("gate", tools=[toolset])) as client:
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("die", {})
-            assert str(failed.value) == (
-                "The server behind tool 'die' gave no answer that can be used. The tool may have run."
-            )
+            assert str(failed.value) == ("The server behind tool 'die' sent no usable answer. The tool may have run.")
             # A dying process may still take a connection that it then cuts.
             await wait_until_async(lambda: not server.running, "end of the server")
             with pytest.raises(ToolError) as failed:
@@ -270,7 +268,7 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode):
             assert (await client.call_tool("pay", {})).content[0].text == action
         assert user.asked == ["https://example.com/pay"]
     async with Client(server, mode="legacy") as client:
-        with pytest.raises(ToolError, match="needs an answer of the user, and the client cannot ask"):
+        with pytest.raises(ToolError, match="needs an answer from the user, and the client cannot ask"):
             await client.call_tool("brew", {"drink": "tea"})
 
 
@@ -294,7 +292,7 @@ async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(tools
     monkeypatch.setattr(calls, "LONGEST_ANSWER", 0.1)
     async with Client(create_mcp_server("gate", tools=[toolset]), mode="legacy", elicitation_handler=never) as client:
         for tool, arguments in (("brew", {"drink": "tea"}), ("pay", {})):
-            with pytest.raises(ToolError, match="who did not give one in time"):
+            with pytest.raises(ToolError, match="who did not reply in time"):
                 await client.call_tool(tool, arguments)
 
 
@@ -335,9 +333,9 @@ async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(u
     upstream.server.resource("shelf://broken")(broken)
     upstream.server.prompt()(broken)
     async with Client(create_mcp_server("gate", tools=[toolset])) as client:
-        with pytest.raises(Exception, match="The server behind resource 'shelf://broken' did not give it") as resource:
+        with pytest.raises(Exception, match="resource 'shelf://broken' did not return it") as resource:
             await client.read_resource("shelf://broken")
-        with pytest.raises(Exception, match="The server behind prompt 'broken' did not give it") as prompt:
+        with pytest.raises(Exception, match="The server behind prompt 'broken' did not return it") as prompt:
             await client.get_prompt("broken")
         assert (await client.read_resource("shelf://top"))[0].text == "jam"
         assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"

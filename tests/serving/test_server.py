@@ -62,7 +62,7 @@ HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
 
 
 def test_a_key_of_no_known_kind_is_refused():
-    with pytest.raises(ValueError, match=r"'admin' is no key: it must be like tool:NAME"):
+    with pytest.raises(ValueError, match=r"'admin' is not a key: it must be like tool:NAME"):
         create_mcp_server("shop").disable(keys={"admin"})
 
 
@@ -229,7 +229,7 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
 
 @rows(
     ("parameter", "value", "options", "reason"),
-    ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. There is add, greet."),
+    ("tools", [add, GREET], {"gret": {}}, "`options` name 'gret', which is not served. Available: add, greet."),
     (
         "tools",
         [greet],
@@ -242,7 +242,7 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
     ("tools", [], [ServeOptions()], "`options` must be a dictionary of names to ServeOptions, got list"),
     ("tools", [ComponentTool(HELPER, "helper", "x")], {}, "is an Agent: serve that by `agents={'helper': agent}`"),
     ("pipelines", {"ask": PROMPT}, {}, "not as PromptBuilder"),
-    ("agents", {"helper": "agent.yaml"}, {}, "It is no Agent, but of type str"),
+    ("agents", {"helper": "agent.yaml"}, {}, "It is not an Agent, but of type str"),
     ("document_stores", ["store"], {}, "must be a dictionary of names to document stores, got list"),
     ("document_stores", {"a b": STORE}, {}, "A name in `document_stores` must be"),
     ("document_stores", {"kb": "store"}, {}, "must be a document store of Haystack, with the methods filter_docum"),
@@ -270,7 +270,7 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
     server = create_mcp_server("shop", tools=[Catalogue([GREET])], options={"gret": ServeOptions(title="Greet")})
     async with Client(server) as client:
         assert [tool.name for tool in await client.list_tools()] == ["greet"]
-    assert "`options` name 'gret', which is not served. There is greet. Unless it comes later" in caplog.text
+    assert "`options` name 'gret', which is not served. Available: greet. Unless it comes later" in caplog.text
 
 
 @rows(

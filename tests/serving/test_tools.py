@@ -153,7 +153,7 @@ async def test_a_tool_of_fastmcp_is_served_as_it_is():
     async with Client(create_mcp_server("shop", tools=[tool])) as client:
         assert [each.title for each in await client.list_tools()] == ["Painter"]
     for options in ({"tools": [(tool, ServeOptions(title="x"))]}, {"tools": [tool], "options": {"paint": {}}}):
-        with pytest.raises(ValueError, match="Tool 'paint' is one of FastMCP, which ServeOptions say nothing of"):
+        with pytest.raises(ValueError, match="Tool 'paint' is a tool of FastMCP, to which ServeOptions do not apply"):
             create_mcp_server("shop", **options)
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who may call a server, and the keys of what its clients carry from call to call, which several processes share.
+Authentication of clients, and the keys for the state that clients carry from call to call.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from mcp.server.request_state import RequestStateSecurity
 from haystack_integrations.tools.mcp.parameters import texts
 from haystack_integrations.tools.mcp.secret_template import value_of
 
-# The environment variable with the keys.
+# The environment variable with the keys. It passes them to worker processes.
 _KEYS_VARIABLE = "MCP_HAYSTACK_REQUEST_STATE_KEYS"
 
 
 class BearerToken(TokenVerifier):
     """
-    One token that all clients share: for a few clients of your own.
+    Accepts one token that all clients share: for a few clients of your own.
 
-    For users with rights of their own, take one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`,
-    `OAuthProxy` ...).
+    For users with different rights, use one of FastMCP's providers (`JWTVerifier`, `RemoteAuthProvider`, `OAuthProxy`
+    ...).
     """
 
     def __init__(self, token: Secret | str, *, scopes: Sequence[str] = ()) -> None:
@@ -39,7 +39,7 @@ class BearerToken(TokenVerifier):
         Initialize the verifier.
 
         :param token: The token, as a Secret so that it stays out of code and files.
-        :param scopes: The scopes that whoever has the token has, for tools that want some.
+        :param scopes: The scopes that the token grants, for tools that require some.
         :raises ValueError: If the token is empty, or the environment variable of the Secret is not set.
         """
         super().__init__()
@@ -47,8 +47,8 @@ class BearerToken(TokenVerifier):
         if not isinstance(value, str) or not value.strip():
             msg = "`token` is empty: set the environment variable it comes from, or pass another one"
             raise ValueError(msg)
-        # Digests have one length, so that comparing them says nothing about the token. Files of secrets often end with
-        # a newline, which no header can have.
+        # Digests have the same length, so that comparing them reveals nothing about the token. Files with secrets often
+        # end with a newline, which no header can have.
         self._digest = hashlib.sha256(value.strip().encode()).digest()
         self._scopes = texts("scopes", scopes)
 
@@ -57,7 +57,7 @@ class BearerToken(TokenVerifier):
         Check a token that a client sent.
 
         :param token: The token, without `Bearer`.
-        :returns: What the client may do, or None if the token is another one.
+        :returns: The client's access, or None if the token is wrong.
         """
         if not hmac.compare_digest(hashlib.sha256(token.encode()).digest(), self._digest):
             return None
@@ -66,11 +66,11 @@ class BearerToken(TokenVerifier):
 
 def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
     """
-    Turn what users pass as `auth` into a FastMCP provider.
+    Turn the parameter `auth` into a provider of FastMCP.
 
-    :param auth: A provider, which stays as it is, or a Secret: the bearer token that all clients share.
+    :param auth: A provider, which is returned unchanged, or a Secret: the bearer token that all clients share.
     :returns: The provider, or None for None.
-    :raises TypeError: If it is something else.
+    :raises TypeError: If it is anything else.
     """
     if auth is None or isinstance(auth, AuthProvider):
         return auth
@@ -88,9 +88,9 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
     Protect the state that clients carry between two calls with keys that several processes share.
 
     :param keys: Secrets of at least 32 bytes each. The first one encrypts; all of them decrypt, so that a key can be
-        replaced while the server runs. By default those of the environment variable
+        replaced while the server runs. By default, the keys in the environment variable
         `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
-    :returns: What FastMCP takes; None without keys: then it makes a key that no other process has.
+    :returns: The parameter for FastMCP; None without keys: FastMCP then makes a key that no other process has.
     :raises ValueError: If a key is too short, or given twice.
     """
     if keys is None:
@@ -108,7 +108,7 @@ def _keys_of_environment() -> list[str]:
 @contextmanager
 def keys_for_workers() -> Iterator[None]:
     """
-    Give the processes that are started meanwhile one key, unless the environment has some.
+    Share a key with the processes that are started within the block, unless the environment already has keys.
 
     :returns: A context manager.
     """

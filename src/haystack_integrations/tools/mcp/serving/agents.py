@@ -3,36 +3,35 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Agents as tools: what clients send and get, how a run goes, and how it pauses for approvals.
+Serves Agents as tools: their inputs and outputs, their runs, and how runs pause for approvals.
 
-Of tool calls that somebody has to approve, the client is asked. How it is asked depends on the revision of the protocol
-that the client speaks.
+If a tool call needs approval, the client's user is asked. How that is done depends on the client's revision of the
+protocol.
 
-* *Handshake* (2025-11-25 and older): with an elicitation, while the run waits. Nothing is stored.
+* *Handshake* (2025-11-25 and older): an elicitation is sent while the run waits. Nothing is stored.
 * *2026-07-28*: a server cannot ask during a call. The call ends with an `InputRequiredResult`, and the client calls
-  again with the answers. The run goes on, perhaps in another process, from what the result carries:
+  again with the answers. The run goes on, perhaps in another process, from the state in that result:
 
   ```
   first call ──> RUNNING ──> done: the answer
                   │   ▲
-      calls to be │   │ all answered, and never continued before: the calls that were approved are made
+      calls to be │   │ all answered, and never continued before: the approved calls are made
         approved  ▼   │
                  PAUSED ──> not all answered: paused as before
                         └─> continued before, or expired: refused; nothing is run
   ```
 
-What never runs twice: what ran before the pause is not run again, because the messages and the State are carried along,
-and so is the reply of the model that wants the calls. At a pause, no call of that reply has been made, approved or not.
-A pause is continued once: it has a number, which is spent before the run goes on. If the server dies after that, the
-client gets an error, and whether the calls were made is not known; it has to begin anew.
-Hooks of the Agent at `before_llm` and `before_tool` run again for the step that was paused, those at `before_run` do
-not.
+Nothing runs twice. Steps before the pause are not repeated, because the result carries the messages, the State and the
+model's reply that asks for the calls. At a pause, no call of that reply has been made, approved or not. A pause can be
+continued only once: its number is marked as spent before the run goes on. If the server dies after that, the client
+gets an error and has to begin anew, because it is not known whether the calls were made.
+The Agent's hooks at `before_llm` and `before_tool` run again for the paused step; hooks at `before_run` do not.
 
-Only the served Agent's own calls pause it, at its hook `before_tool`: nothing of the step has been done by then. What
-runs within (an Agent that is a tool, say) would begin anew when the client calls again. Its calls are asked about with
-an elicitation if the client takes those during a call, and are refused otherwise.
+Only the served Agent's own calls pause it, at its hook `before_tool`, when no call of the step has been made. A nested
+run, such as that of an Agent that is a tool, would begin anew when the client calls again. For its calls, an
+elicitation is sent if the client accepts one during a call; otherwise they are refused.
 
-The carried state is encrypted by FastMCP, for the same tool, arguments and user only, and expires.
+FastMCP encrypts the carried state, for the same tool, arguments and user only, and it expires.
 """
 
 from __future__ import annotations
@@ -95,12 +94,12 @@ else:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# More than this is no state to send back and forth. Servers take requests of up to 4 MiB.
+# The most characters of state that a client carries. Servers accept requests of up to 4 MiB.
 _MOST_STATE = 2 * 2**20
 _VERSION = 1
-# For how long it is remembered which pauses were continued, in seconds; longer than states are valid.
+# How long the numbers of continued pauses are kept, in seconds. This is longer than states are valid.
 _KEEP_SPENT = 24 * 3600.0
-# Longer arguments are cut in a question, which says so.
+# The most characters of arguments in a question. Longer ones are cut, with a note.
 _MOST_SHOWN = 4000
 _APPROVE, _FEEDBACK = "approve", "feedback"
 # The JSON schema of an answer.
@@ -112,10 +111,10 @@ _FORM: dict[str, Any] = {
     },
     "required": [_APPROVE],
 }
-# The texts for the model that a strategy of Haystack may have of its own.
+# The attributes with a strategy's own texts for the model.
 _TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
 
-# What clients send and get, beside State, by the names that they see.
+# The names that clients see for an Agent's inputs and output, besides keys of its State.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
 _CONVERSATION: dict[str, Any] = {
     "type": "array",
@@ -129,7 +128,7 @@ _CONVERSATION: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
-# Why a run ended before the model had finished, as Haystack 3 says it.
+# Haystack 3's reasons for a run that ended before the model had finished.
 _INCOMPLETE = {
     "max_agent_steps": "it took as many steps as it may",
     "length": "the model wrote as much as it may",
@@ -142,17 +141,17 @@ def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: Cal
     Serve each Agent as a tool: a task goes in, the answer comes out.
 
     :param agents: Agents by the names that clients see.
-    :param options: What is said of them, by the same names. `inputs` may name `task`, `messages` (a conversation), keys
-        of the Agent's State and variables of its prompts; by default it is `task`, and the variables that the Agent
-        needs. `outputs` may name `answer` and any output of the Agent; by default it is `answer`.
-    :param pool: Where their calls take their places.
+    :param options: Their options, by the same names. `inputs` may name `task`, `messages` (a conversation), keys of the
+        Agent's State and variables of its prompts; by default, `task` and the variables that the Agent needs.
+        `outputs` may name `answer` and any output of the Agent; by default, `answer`.
+    :param pool: The pool for their calls.
     :returns: A source for each.
     :raises ValueError: If one cannot be served; the message says why.
     """
     for name, agent, own in options.each("agents", agents, "Agents"):
         with errors_named("agent", name):
             if not isinstance(agent, Agent):
-                msg = f"It is no Agent, but of type {type(agent).__name__}."
+                msg = f"It is not an Agent, but of type {type(agent).__name__}."
                 raise ValueError(msg)
             served = observed_agent(agent)
             tool = _serve_agent(name, served, own, pool)
@@ -160,11 +159,11 @@ def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: Cal
 
 
 def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -> ServedTool:
-    # By the names that clients see: what the Agent calls them.
+    # The Agent's names of the inputs, by the names that clients see.
     inputs = _choose_inputs(agent, options)
     sockets = output_sockets(agent)
     outputs = _by_name("outputs", options.outputs or [_ANSWER], [_ANSWER, *sockets])
-    # One of these is needed, unless the Agent has a prompt of its own.
+    # Without a user prompt, the Agent needs one of these. If clients can send both, the schema cannot require either.
     is_required = agent.user_prompt is None and not {_TASK, _MESSAGES} <= set(inputs.values())
     schema = InputSchema(
         {
@@ -174,7 +173,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
         }
     )
     declared = {_ANSWER: str, **{each: socket.type for each, socket in sockets.items()}}
-    # When which pauses were continued, by their numbers.
+    # The times at which pauses were continued, by their numbers.
     spent: dict[str, float] = {}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | types.InputRequiredResult:
@@ -206,7 +205,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
 
 def _run_inputs(agent: Any, inputs: dict[str, str], arguments: dict[str, Any]) -> dict[str, Any]:
     """
-    Arrange the arguments of a call, and what is bound, as the parameters of `Agent.run`.
+    Convert the arguments of a call, including bound ones, to the parameters of `Agent.run`.
     """
     given = {inputs.get(name, name): value for name, value in arguments.items()}
     messages = [
@@ -225,14 +224,14 @@ def _run_inputs(agent: Any, inputs: dict[str, str], arguments: dict[str, Any]) -
 
 def _answer(found: dict[str, Any], outputs: dict[str, str]) -> Answer:
     last: ChatMessage = found["last_message"]
-    # A generator may have no reply, for example because of a filter of contents.
+    # A generator may return no reply, for example because of a content filter.
     is_silent = last.is_from(ChatRole.USER)
     last = ChatMessage.from_assistant() if is_silent else last
     values = {**found, _ANSWER: _text_of(last)}
     structured = {name: values[inner] for name, inner in outputs.items() if values.get(inner) is not None}
     shown: Any = next(iter(structured.values()), None) if len(outputs) == 1 else structured
     if _ANSWER in outputs.values():
-        # With the images of the answer, or of a tool that ends the run.
+        # Includes the images of the answer, or of a tool that ends the run.
         media = [part for each in last.tool_call_results if not isinstance(each.result, str) for part in each.result]
         shown = last if last.text else media or values[_ANSWER]
     reason = "the model did not reply" if is_silent else _incomplete_because(last, found)
@@ -244,7 +243,7 @@ def _answer(found: dict[str, Any], outputs: dict[str, str]) -> Answer:
 def _text_of(message: ChatMessage) -> str:
     if message.text:
         return message.text
-    # A tool whose call ends the run.
+    # The message may be the result of a tool whose call ends the run.
     results = [each.result for each in message.tool_call_results]
     return "\n".join(each if isinstance(each, str) else _text_of_parts(each) for each in results)
 
@@ -264,7 +263,7 @@ def _incomplete_because(last: ChatMessage, outputs: dict[str, Any]) -> str | Non
 
 def _choose_inputs(agent: Agent, options: ServeOptions) -> dict[str, str]:
     sockets = input_sockets(agent)
-    # The other parameters of `run`, such as tools and generation_kwargs, are for the server only.
+    # Clients must not set the other parameters of `run`, such as tools and generation_kwargs.
     own = [name for name in sockets if name not in inspect.signature(agent.run).parameters]
     needed = [name for name in own if sockets[name].is_mandatory]
     prompt_variables = [name for name in own if name not in agent.state_schema]
@@ -280,7 +279,7 @@ def _choose_inputs(agent: Agent, options: ServeOptions) -> dict[str, str]:
 
 def _by_name(option: str, chosen: Any, known: list[str]) -> dict[str, str]:
     """
-    Bring a choice into one form: the name that the Agent has for something, by the name that clients see.
+    Normalize a choice to a dictionary of the Agent's names by the names that clients see.
     """
     wanted = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
     check_known(option, wanted.values(), known, "what clients can set or get")
@@ -294,7 +293,7 @@ def _served_input(agent: Agent, name: str, *, is_required: bool) -> ServedInput:
         conversation = Annotated[list[Any], WithJsonSchema(_CONVERSATION)]
         return ServedInput(conversation, is_required, description="The conversation so far, oldest message first")
     socket = input_sockets(agent)[name]
-    # Variables of prompts have no type; they become text.
+    # Variables of prompts do not have a type; clients send text.
     declared = str if socket.type is Any else socket.type
     return ServedInput(
         declared,
@@ -306,34 +305,34 @@ def _served_input(agent: Agent, name: str, *, is_required: bool) -> ServedInput:
 
 # Runs, and the approval of their tool calls
 
-# What somebody decided about a tool call.
+# The user's decision about a tool call.
 Verdict: TypeAlias = human_in_the_loop.ConfirmationUIResult
 
 
 def question_about(caller: str, tool_name: str, arguments: Mapping[str, Any]) -> tuple[str, str]:
     """
-    Write the question about a tool call that somebody has to decide about.
+    Write the question whether a tool call is approved.
 
-    :param caller: Who wants to call the tool.
+    :param caller: The agent or tool that wants to call the tool.
     :param tool_name: The tool.
     :param arguments: The arguments that the model chose.
-    :returns: Its key, which is the same in each process, and another one if a hook has changed the call; and what the
-        person reads.
+    :returns: The question's key and text. The key is the same in each process, but differs if a hook has changed the
+        call.
     """
     as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
     if len(shown) > _MOST_SHOWN:
         shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
     digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
-    # A line end in the name would begin what looks like another question.
+    # The name is escaped, because text after a line end in it would look like another question.
     shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
     return f"approve-{digest}", f"{caller} wants to call the tool '{shown_name}' with {shown}"
 
 
 def verdict_of(answer: types.ElicitResult) -> Verdict:
     """
-    Read an answer. Whatever is not clearly an approval is none.
+    Read an answer. Anything that is not clearly an approval counts as a rejection.
 
-    :param answer: What the client sent.
+    :param answer: The client's answer.
     :returns: The verdict.
     """
     if answer.action != "accept":
@@ -351,11 +350,11 @@ class Pause:
     A run that waits for approvals, as JSON.
 
     :param agent: The name of the Agent.
-    :param data: The State before the model was asked for the last time.
-    :param steps: How many steps it had taken.
-    :param replies: What the model replied then.
-    :param questions: What was not decided: what the person reads, by the keys of the questions.
-    :param verdicts: What was, by the same keys.
+    :param data: The State before the last request to the model.
+    :param steps: The number of steps so far.
+    :param replies: The replies of the model to that request.
+    :param questions: The texts of the open questions, by their keys.
+    :param verdicts: The verdicts on the other questions, by their keys.
     :param number: Identifies the pause.
     """
 
@@ -372,10 +371,10 @@ class Pause:
         """
         Write the pause as the result of a call.
 
-        :returns: The questions for the client, and all that is needed to go on.
-        :raises ToolError: If there is too much of it.
+        :returns: The questions for the client, and the state that is needed to go on.
+        :raises ToolError: If the state is too long.
         """
-        # Not by pydantic, whose JSON has neither Infinity nor half of a surrogate pair.
+        # Not with pydantic, whose JSON does not support Infinity and halves of surrogate pairs.
         state = json.dumps(_PAUSE.dump_python(self))
         if len(state) > _MOST_STATE:
             msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
@@ -394,8 +393,8 @@ class Pause:
         Read the pause that a client sent back with its answers, after FastMCP decrypted it.
 
         :param call: The call of the Agent.
-        :returns: The pause with fewer questions and more verdicts, under the same number; None for a new run.
-        :raises ToolError: If it is of something else.
+        :returns: The pause with the answered questions as verdicts, under the same number; None for a new run.
+        :raises ToolError: If the state belongs to another call.
         """
         context, pause = call.context, None
         if context is None or context.request_state is None:
@@ -413,9 +412,9 @@ class Pause:
 
     def spend(self, spent: dict[str, float]) -> None:
         """
-        Note that the run goes on.
+        Mark the pause as continued.
 
-        :param spent: When which pauses were continued in this process, by their numbers.
+        :param spent: The times at which pauses were continued in this process, by their numbers.
         :raises ToolError: If this one was continued before.
         """
         now = time.monotonic()
@@ -435,12 +434,12 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     Write the State of a run as JSON.
 
     :param data: The State.
-    :returns: What `deserialize_values` takes.
+    :returns: The JSON for `deserialize_values`.
     :raises ToolError: If that is not possible.
     """
     try:
         stored = serialize_values(data)
-        # What cannot be read should be known before somebody decides in vain.
+        # Checked now, so that the user is not asked in vain if the State cannot be read back.
         deserialize_values(json.loads(json.dumps(stored)))
     except Exception as error:
         logger.error("The State of an Agent cannot be carried to the call that continues it: {error}", error=str(error))
@@ -449,13 +448,13 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-# What an Agent of Haystack 3 keeps in its State for itself, and makes anew for each run.
-_OF_THE_SERVER = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
+# The keys of State that an Agent of Haystack 3 uses internally, and sets again for each run.
+_AGENT_STATE_KEYS = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
 
 
 class AgentRun:
     """
-    One run of an Agent: says what it does, has its tool calls approved, and ends it if nobody waits for it any more.
+    One run of an Agent. It reports progress, gets approvals, and ends the run if the client no longer waits for it.
     """
 
     def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, pause: Pause | None = None) -> None:
@@ -464,8 +463,8 @@ class AgentRun:
 
         :param agent: The result of `observed_agent`.
         :param call: The call that waits for it.
-        :param progress: Where steps, tool calls and text are reported.
-        :param pause: What it goes on from, with all verdicts, if it was paused.
+        :param progress: Reports steps, tool calls and text.
+        :param pause: The pause from which the run goes on, with all verdicts; None for a new run.
         """
         self.call = call
         self.loop = asyncio.get_running_loop()
@@ -475,26 +474,26 @@ class AgentRun:
         self._resumed = pause
         self._waiting: set[Future[Verdict]] = set()
         self._policies: dict[int, tuple[Any, Any]] = {}
-        # The State: on Haystack 2 once tools were called, which has no more than the inputs and messages until then.
+        # The State. On Haystack 2, it is set at the first tool call; until then it has only the inputs and messages.
         self._state: Any = None
-        # Of the step that is under way: what the State had, what the model replied, and which calls that are.
+        # The current step: the State before it, the replies of the model, and the calls in them.
         self._data: dict[str, Any] = {}
         self._steps = -1 if pause is None else pause.steps - 1
         self._replies: list[ChatMessage] = []
         self._calls: list[ToolCall] = []
-        # Between the reply and the calls, where the run can pause.
+        # Whether the run can pause, which is between the reply and its calls.
         self._is_deciding = False
-        # What was decided about the calls, and what is not yet, by the keys of the questions.
+        # The questions so far, the verdicts on the calls, and the open questions, by the keys of the questions.
         self._asked: Counter[str] = Counter()
         self._verdicts: dict[str, Verdict] = {}
         self._pending: dict[str, str] = {}
 
     async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
         """
-        Run the Agent, or go on with the run that was paused.
+        Run the Agent, or continue the paused run.
 
         :param inputs: The parameters of `Agent.run`.
-        :returns: The outputs; a pause if tool calls have to be approved before it can go on.
+        :returns: The outputs, or a pause if tool calls must be approved before the run can go on.
         """
         agent = self._agent
         if self._resumed is not None:
@@ -519,14 +518,14 @@ class AgentRun:
             )
         finally:
             _current_run.reset(token)
-            # Before threads that wait for an approval go on: they ask nothing more.
+            # Set before the waiting threads are released, so that they do not ask again.
             self.call.is_over = True
             for waiting in list(self._waiting):
                 waiting.cancel()
 
     def note_state(self, state: Any) -> None:
         """
-        Note the State, which the chat generator does not see.
+        Store the State, which the wrapper of the chat generator cannot see.
 
         :param state: The State.
         """
@@ -537,7 +536,7 @@ class AgentRun:
         Report a step, before the chat generator is called.
 
         :param inputs: Its inputs.
-        :returns: What the model replied before the run was paused, if it was, which is taken instead of calling it.
+        :returns: The replies from before a pause, which replace a call of the model; None to call it.
         """
         self.call.check()
         data = {} if self._state is None else self._state.data
@@ -547,10 +546,10 @@ class AgentRun:
             data = {**data, "messages": inputs["messages"]}
             self._steps += 1
         self._data = {
-            # Lists and dictionaries may be changed in place.
+            # Lists and dictionaries are copied, because they may be changed in place.
             key: copy.copy(value) if isinstance(value, list | dict) else value
             for key, value in data.items()
-            if key not in _OF_THE_SERVER
+            if key not in _AGENT_STATE_KEYS
         }
         if self._resumed is not None:
             return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
@@ -559,7 +558,7 @@ class AgentRun:
 
     def after_model(self, replied: dict[str, Any]) -> None:
         """
-        Report the tools that the model wants to call, without their arguments. From now on the run can pause.
+        Report the tools that the model wants to call, without their arguments. From here on, the run can pause.
 
         :param replied: The outputs of the chat generator.
         """
@@ -574,7 +573,7 @@ class AgentRun:
 
     def before_tools(self, state: Any) -> None:
         """
-        End the run before its tools are called, if nobody waits for it, or if somebody has to approve a call.
+        End the run before its tools are called, if the client no longer waits for it, or if a call must be approved.
 
         :param state: The State.
         """
@@ -588,7 +587,7 @@ class AgentRun:
         """
         Make the streaming callback of a run.
 
-        It is a function, because Haystack 2 copies inputs: of a bound method, it would copy the Agent, too.
+        It is not a bound method, because Haystack 2 copies inputs, and would copy the Agent with it.
         """
         report = self._report
 
@@ -611,30 +610,30 @@ class AgentRun:
 
     def own_policy(self, policy: Any) -> Any:
         """
-        Copy a policy for this run: what somebody approved in another run is not approved in this one.
+        Copy a policy for this run, so that approvals in another run do not count in this one.
 
         :param policy: A ConfirmationPolicy, which may learn from answers.
         :returns: The copy, the same one each time.
         :raises ToolError: If it cannot be copied.
         """
         if id(policy) not in self._policies:
-            # With the policy, so that no other one gets its id.
+            # The policy is kept alive with the copy, so that its id is not reused.
             try:
                 self._policies[id(policy)] = (policy, copy.deepcopy(policy))
-            except TypeError as error:  # with a lock or a connection in it
+            except TypeError as error:  # it has, for example, a lock or a connection
                 msg = f"`confirmation_policy` ({type(policy).__name__}) cannot be copied; give it a `__deepcopy__`"
                 raise ToolError(msg) from error
         return self._policies[id(policy)][1]
 
     def decide(self, tool_name: str, tool_params: Mapping[str, Any], tool_call_id: str | None) -> Verdict:
         """
-        Ask somebody to decide about a call, from a thread of the run.
+        Ask the client's user to decide about a call. Called from a thread of the run.
 
         :param tool_name: The tool.
         :param tool_params: All its arguments, including those that the model does not see.
         :param tool_call_id: Identifies the call.
         :returns: The verdict.
-        :raises _UndecidedError: If nobody can be asked, or the run has to pause for it.
+        :raises _UndecidedError: If the user cannot be asked, or the run has to pause for it.
         """
         chosen = self.arguments_of_model(tool_name, tool_call_id, tool_params)
         deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
@@ -649,14 +648,14 @@ class AgentRun:
         agent = f"agent '{self.call.tool_name}'"
         key, message = question_about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
         if is_own:
-            # Of two equal calls in one step, each is decided about.
+            # Two equal calls in one step are decided separately.
             self._asked[key] += 1
             key = f"{key}-{self._asked[key]}"
             if key in self._verdicts:
                 return self._verdicts[key]
         context = self.call.context
         if context is None or not _can_be_asked(context):
-            # A server without sessions, such as several workers, knows nothing of an older client.
+            # Without sessions, as with several workers, a server does not know the capabilities of an older client.
             reason = "the client does not take questions, or this server keeps no session in which to ask it."
             raise _refused(tool_name, reason)
         if not self.call.asks_by_result:
@@ -674,11 +673,11 @@ class AgentRun:
         self, tool_name: str, tool_call_id: str | None, arguments: Mapping[str, Any]
     ) -> dict[str, Any]:
         """
-        Choose those arguments of a call that the model gave it. Haystack 2 adds those from State before it asks.
+        Choose the arguments of a call that the model has set. Haystack 2 adds arguments from State before it asks.
 
         :param tool_name: The tool.
         :param tool_call_id: Identifies the call, if the model gave it an id.
-        :param arguments: What a confirmation strategy is told.
+        :param arguments: All arguments, as a confirmation strategy gets them.
         :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
         """
         calls = [each for each in self._calls if each.tool_name == tool_name and not HAS_HOOKS]
@@ -688,7 +687,7 @@ class AgentRun:
 
     def _is_own(self, tool_name: str, tool_call_id: str | None) -> bool:
         """
-        Return whether a call is one of those that the served Agent is about to make, as hooks have changed them.
+        Return whether the served Agent itself is about to make a call, perhaps after hooks have changed it.
         """
         if not self._is_deciding:
             return False
@@ -696,17 +695,17 @@ class AgentRun:
         return any(each.tool_name == tool_name and tool_call_id in (None, each.id) for each in wanted)
 
 
-# The run that the code is part of.
+# The run to which the running code belongs.
 _current_run: ContextVar[AgentRun] = ContextVar("mcp_haystack_agent_run")
 
 
 def observed_agent(agent: Any) -> Any:
     """
-    Copy an Agent so that its runs are told of what it does, and its clients are asked in place of a console.
+    Copy an Agent so that its AgentRun is called at each step, and clients are asked in place of a console.
 
-    There is one copy for all runs: a copy of a chat generator may close what it shares with the original when it goes.
+    All runs share one copy, because a copied chat generator may close what it shares with the original at its end.
 
-    :param agent: An Agent. It stays as it is, and shares its tools and hooks with the copy.
+    :param agent: An Agent. It is not changed, and shares its tools and hooks with the copy.
     :returns: The copy, which an AgentRun runs.
     """
     observed = copy.copy(agent)
@@ -715,7 +714,7 @@ def observed_agent(agent: Any) -> Any:
     for name in ("run", "run_async", "warm_up", "warm_up_async", "close", "close_async"):
         method = getattr(generator, name, None)
         if method is not None:
-            # What is warmed up is the model of the one that runs.
+            # The other methods stay bound to the original generator, whose `run` is the one that is called.
             watched = _watched(method) if name in ("run", "run_async") else method
             setattr(observed.chat_generator, name, watched)
     if HAS_HOOKS:
@@ -765,7 +764,7 @@ def _can_stream(generator: Any) -> bool:
 
 class _PausedError(BaseException):
     """
-    Raised in a run that has to wait for approvals. It is no Exception, because Haystack 2 would save a snapshot.
+    Raised in a run that waits for approvals. Not derived from Exception, because Haystack 2 would save a snapshot.
     """
 
 
@@ -778,21 +777,21 @@ class _Hook:
         self.run = run
 
     async def run_async(self, state: Any) -> None:
-        # Without it, the hook would run in a thread.
+        # Without this method, the hook would run in a thread.
         self.run(state)
 
 
 def _continued(observed: Any, data: dict[str, Any], steps: int) -> Any:
     """
-    Copy an observed Agent so that its next run goes on where another one was before it called the chat generator.
+    Copy an observed Agent so that its next run goes on just before the last request to the chat generator.
 
     :param observed: The result of `observed_agent`.
-    :param data: What the State had.
-    :param steps: How many steps it had taken.
-    :returns: The copy. It is run with that data as parameters.
+    :param data: The State at that point.
+    :param steps: The number of steps so far.
+    :returns: The copy. Run it with the data as parameters.
     """
     continued = copy.copy(observed)
-    # The messages have what these added.
+    # The messages already contain these prompts.
     for name in ("system_prompt", "user_prompt", "_system_chat_prompt_builder", "_user_chat_prompt_builder"):
         setattr(continued, name, None)
     if HAS_HOOKS:
@@ -827,7 +826,7 @@ async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
 
 class _UndecidedError(Exception):
     """
-    Raised where nobody decided about a call, so that the policy learns nothing from it.
+    Raised if there is no decision about a call, so that the policy learns nothing from it.
     """
 
     def __init__(self, feedback: str | None = None) -> None:
@@ -843,7 +842,7 @@ def _refused(tool_name: str, reason: str) -> _UndecidedError:
 @stored_in("haystack_integrations.tools.mcp.serving")
 class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy):  # type: ignore[misc, unused-ignore]
     """
-    Has the client of a served Agent approve tool calls. A confirmation strategy of Haystack, on both majors.
+    A confirmation strategy for Haystack 2.31 and 3 that asks the client of a served Agent to approve tool calls.
 
     ```python
     from haystack.hooks.human_in_the_loop import ConfirmationHook
@@ -853,25 +852,25 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
     server = create_mcp_server("files", agents={"files": agent})
     ```
 
-    On Haystack 2.31, an Agent takes it as `confirmation_strategies={"delete_file": ClientConfirmationStrategy()}`.
+    On Haystack 2.31, pass it to an Agent as `confirmation_strategies={"delete_file": ClientConfirmationStrategy()}`.
 
-    The person who uses the client sees the tool and the arguments that the model chose, and approves or rejects,
-    perhaps with a word for the model. A client that cannot ask anybody rejects. A served Agent whose strategies ask at
-    a console (`SimpleConsoleUI`, `RichConsoleUI`) asks its clients instead, without any change.
+    The user of the client sees the tool and the arguments that the model chose, and approves or rejects the call,
+    perhaps with feedback for the model. If the client cannot ask its user, the call is rejected. If the strategies of a
+    served Agent ask at a console (`SimpleConsoleUI`, `RichConsoleUI`), its clients are asked instead, without a change.
     """
 
     def __init__(self, confirmation_policy: Any = None, **templates: str) -> None:
         """
         Initialize the ClientConfirmationStrategy.
 
-        :param confirmation_policy: A ConfirmationPolicy of Haystack, which decides what is asked; by default
-            everything. What it learns from answers holds for one call of the served Agent.
-        :param templates: `reject_template`, `modify_template` and `user_feedback_template`, as
-            BlockingConfirmationStrategy has them.
-        :raises TypeError: If there is another template.
+        :param confirmation_policy: A ConfirmationPolicy of Haystack, which decides which calls need approval; by
+            default, all. What it learns from answers applies to one call of the served Agent.
+        :param templates: `reject_template`, `modify_template` and `user_feedback_template`, as for
+            BlockingConfirmationStrategy.
+        :raises TypeError: If there is any other template.
         """
         policy = human_in_the_loop.AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
-        client: Any = None  # there is one for each call
+        client: Any = None  # each call of the Agent has its own client
         super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
 
     def run(
@@ -884,7 +883,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         confirmation_strategy_context: dict[str, Any] | None = None,  # noqa: ARG002
     ) -> human_in_the_loop.ToolExecutionDecision:
         """
-        Ask the client if the policy says so, from a thread.
+        Ask the client if the policy requires it. Call this in a thread, which it blocks.
 
         :param tool_name: Name of the tool.
         :param tool_description: Its description.
@@ -921,7 +920,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
             return human_in_the_loop.ToolExecutionDecision(tool_name, False, tool_call_id, feedback=undecided.feedback)
         if run is None or not decision.execute:
             return decision
-        # On 2.31, the model would be told those from the State.
+        # Otherwise, on 2.31, the model would also see the arguments from the State.
         final = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
         return replace(decision, final_tool_params=final)
 
@@ -935,7 +934,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         run = _current_run.get(None)
         if run is None:
             return self.run(**call)
-        if asyncio.get_running_loop() is not run.loop:  # an Agent that a tool runs in an event loop of its own
+        if asyncio.get_running_loop() is not run.loop:  # a tool runs its own Agent in another event loop
             return await asyncio.to_thread(self.run, **call)
         return await run.call.in_thread(lambda: self.run(**call))
 
@@ -974,7 +973,7 @@ def _hook_for_clients(hook: Any) -> Any:
         asking.confirmation_strategies = _for_clients(strategies)
         return asking
     if _is_console(getattr(hook, "confirmation_ui", None)):
-        # MCPConfirmationHook, which has either.
+        # This is an MCPConfirmationHook, which has either a UI or a strategy.
         asking = copy.copy(hook)
         asking.confirmation_ui, asking.strategy = None, ClientConfirmationStrategy()
         return asking

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What surrounds the calls of a server: it ends them when the server stops, and keeps their code from ending the process.
+Middleware around the calls of a server: it ends them when the server stops, and prevents that they end the process.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from haystack_integrations.tools.mcp.serving.calls import EXITS, CodeExitedError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Whether the running code belongs to a call: of what is served here, or of FastMCP's own tools.
+# Whether the running code belongs to a call, be it of something of Haystack or of FastMCP's own tools.
 _in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 
 
 def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     """
-    Make tasks that calls start fail at `sys.exit`, where asyncio would end the event loop, and the server with it.
+    Make `sys.exit` fail a task that a call has started. asyncio would end the event loop, and the server with it.
     """
     if loop in _watched_loops:
         return
@@ -42,7 +42,7 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
         own = _without_exit(coroutine) if _in_call.get() else coroutine
         task = asyncio.Task(own, loop=loop, **options) if before is None else before(loop, own, **options)
         if own is not coroutine:
-            # If the task was cancelled before it began, Python would warn that it was never awaited.
+            # Otherwise, Python would warn about a coroutine whose task was cancelled before it began.
             task.add_done_callback(lambda _: coroutine.close())
         return task
 
@@ -56,9 +56,9 @@ async def _without_exit(coroutine: Any) -> Any:
         raise CodeExitedError(error) from error
 
 
-# What the SDK takes to write an answer after the code of the call has ended, in seconds.
+# How long the SDK takes to write an answer after the code of the call has ended, in seconds.
 _WRITING = 0.3
-# What runs code of the user.
+# The methods that run code of the user.
 _CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 
 
@@ -66,7 +66,7 @@ class CallGuard(Middleware):
     """
     Ends the calls of one server when it stops, and fails those whose code would end the process.
 
-    It also answers the SDK, which lists all tools before each call over HTTP, with the one that is called, if that.
+    When the SDK lists all tools before a call over HTTP, it returns at most the one that is called.
     """
 
     def __init__(self) -> None:
@@ -75,10 +75,10 @@ class CallGuard(Middleware):
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """
-        Pass a message on.
+        Pass on a message.
 
         :param context: The message.
-        :param call_next: What answers it.
+        :param call_next: Answers it.
         :returns: The answer.
         :raises UnansweredError: If the server stops, or the code calls `sys.exit`.
         """
@@ -104,7 +104,7 @@ class CallGuard(Middleware):
                 task = asyncio.current_task()
                 if isinstance(error, asyncio.CancelledError) and (task is None or task.cancelling()):
                     raise
-                # Otherwise the code has made it up, such as that of another task that it had waited for.
+                # This task was not cancelled: the code raised it, for example after waiting for a cancelled task.
                 kind = type(error).__name__
                 logger.error("Code that was called raised {kind}", kind=kind, exc_info=error)
                 msg = f"The code that was called raised {kind}"
@@ -117,9 +117,9 @@ class CallGuard(Middleware):
 
     async def stop(self, seconds: float) -> None:
         """
-        Take no more calls, and wait until those that run have ended and their answers are written.
+        Accept no more calls, and wait until the running ones have ended and their answers are written.
 
-        :param seconds: For how long; then those that are left are cancelled, and answered with an error.
+        :param seconds: The longest wait. Calls that still run then are cancelled, and answered with an error.
         """
         self.is_stopping = True
         give_up = time.monotonic() + seconds
@@ -133,10 +133,10 @@ class CallGuard(Middleware):
 
 def _name_of_call(context: Context) -> str | None:
     """
-    Return the name of the tool that is being called, if it is the SDK that lists all of them.
+    Return the name of the tool that is being called, if the SDK lists the tools before that call.
 
-    Before each call over HTTP in revision 2026-07-28, it compares headers with the arguments that declare some. A
-    client's own listing names `tools/list` in its headers.
+    It does so in revision 2026-07-28 before each call over HTTP, to compare headers with the arguments that declare
+    some. A client's own listing has `tools/list` in its headers.
     """
     request: Any = context.request_context and context.request_context.request
     headers = getattr(request, "headers", {})
@@ -145,7 +145,7 @@ def _name_of_call(context: Context) -> str | None:
 
 def guard_of(server: FastMCP[Any]) -> CallGuard:
     """
-    Return what ends the calls of a server. The first time, it is added to the server's middleware.
+    Return the CallGuard of a server. The first time, it is added to the server's middleware.
 
     :param server: Any FastMCP server.
     :returns: The same guard each time.

@@ -3,12 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls of served tools and reads: how many run at a time, in which threads, for how long, and how they fail.
+Runs calls of served tools, and reads: limits on concurrency and time, threads, errors and progress reports.
 
-What they report of their progress is here, too.
-
-A call takes a place, or waits for one; if too many wait already, it is refused. It keeps its place until it ended and
-the threads that it started ended, too: a thread cannot be stopped, so a call that was cancelled may leave one behind.
+A call takes a place in a pool, or waits for one. If too many calls are waiting already, it is refused. It keeps its
+place until it has ended and so have its threads: a thread cannot be stopped, so a cancelled call may leave one behind.
 """
 
 from __future__ import annotations
@@ -57,30 +55,30 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# Enough for tools that wait for servers, and few enough for a machine with few cores.
+# Enough for tools that wait for servers, and not too many for a machine with few cores.
 DEFAULT_MAX_CONCURRENCY = 32
-# How many calls may wait for each that runs. The last of them waits about this many times as long as a call takes.
+# How many calls may wait per place. The last of them waits about this many times as long as a call takes.
 _WAITING_PER_PLACE = 8
 
-# Of threads: their number is bounded by the number of places. Nobody ever waits for it, so all event loops share it.
+# The limiter for threads. The places already limit their number, so all event loops share one that never blocks.
 _UNLIMITED = anyio.CapacityLimiter(inf)
 
-# From how many characters on arguments are checked in a thread: 4 MiB take half a minute, in which nobody else would be
-# served.
+# Arguments of this many characters or more are checked in a thread. 4 MiB take half a minute, which would block other
+# calls.
 _LONG_ARGUMENTS = 100_000
 
 
 class UnansweredError(ToolError, ResourceError, PromptError):
     """
-    Raised if a call or read gets no answer. The client sees the message.
+    Raised if a call or read cannot be answered. The client sees the message.
 
-    It is each of FastMCP's errors, so that middleware of users finds the one that it expects of a method.
+    It derives from FastMCP's errors for tools, resources and prompts, so that users' middleware can catch any of them.
     """
 
 
 class CallPool:
     """
-    Bounds how many calls run at a time in an event loop.
+    Limits how many calls run at a time in an event loop.
     """
 
     def __init__(self, max_concurrency: int = DEFAULT_MAX_CONCURRENCY) -> None:
@@ -97,7 +95,7 @@ class CallPool:
         Return the pool of one served thing.
 
         :param options: Its options.
-        :returns: One of its own if they limit it, or else this one.
+        :returns: A separate pool if the options have a limit, otherwise this one.
         """
         return self if options.max_concurrency is None else CallPool(options.max_concurrency)
 
@@ -115,27 +113,27 @@ class CallPool:
 
 class CodeExitedError(RuntimeError):
     """
-    Raised in place of an exception that would have ended more than a call, such as that of `sys.exit`.
+    Raised in place of an exception that would end more than the call, such as SystemExit.
     """
 
     def __init__(self, error: BaseException) -> None:
         """
         Initialize the CodeExitedError.
 
-        :param error: What was raised.
+        :param error: The exception.
         """
         super().__init__(f"The code that was called raised {type(error).__name__}, which no call may end with")
 
 
 class AbandonedCallError(BaseException):
     """
-    Raised in a thread whose call was cancelled; nobody sees it.
+    Raised in a thread whose call was cancelled, to end it. Clients do not see it.
 
-    It is no Exception, because Haystack 2 would save a snapshot of an Agent's run.
+    It does not derive from Exception, because Haystack 2 would save a snapshot of an Agent's run.
     """
 
 
-# What ends the event loop, and the process with it, unless it is caught in the task that raised it.
+# Exceptions that end the event loop, and the process with it, unless they are caught in their task.
 EXITS = (SystemExit, KeyboardInterrupt)
 
 
@@ -143,20 +141,20 @@ class ServedCall:
     """
     One call of a served tool, or one read, which takes a place in a pool: `async with ServedCall(...) as call`.
 
-    The place is free again when the block was left and the threads of the call ended.
+    The place is free again when the block and the threads of the call have ended.
     """
 
     def __init__(self, pool: CallPool, tool_name: str = "", context: Context | None = None) -> None:
         """
         Initialize the ServedCall.
 
-        :param pool: Where it takes its place.
+        :param pool: The pool.
         :param tool_name: The name of the tool for clients.
         :param context: FastMCP's context of the request; None if the tool is run without a server.
         """
         self.tool_name = tool_name
         self.context = context
-        # Whether nobody waits for it any more. A thread that it left behind cannot be stopped.
+        # Whether the client no longer waits for it. Threads that it has left behind check this.
         self.is_over: bool = False
         self._pool = pool
         self._users = 1
@@ -165,7 +163,7 @@ class ServedCall:
         """
         Wait for a place.
 
-        :raises UnansweredError: If too many calls wait already.
+        :raises UnansweredError: If too many calls are waiting already.
         """
         limiter = self._limiter = self._pool.limiter
         try:
@@ -180,7 +178,7 @@ class ServedCall:
 
     async def __aexit__(self, *_error: object) -> None:
         """
-        Free the place, unless a thread still runs.
+        Release the place, unless a thread still runs.
         """
         self.is_over = True
         self._leave()
@@ -192,9 +190,9 @@ class ServedCall:
 
     def check(self) -> None:
         """
-        Stop what runs on in a thread, before it begins something new.
+        Stop a thread that has been left behind, before it begins its next step.
 
-        :raises AbandonedCallError: If nobody waits for the call any more.
+        :raises AbandonedCallError: If the client no longer waits for the call.
         """
         if self.is_over:
             raise AbandonedCallError
@@ -202,7 +200,7 @@ class ServedCall:
     @property
     def asks_by_result(self) -> bool:
         """
-        Whether the client is asked by a result, because nothing can be sent to it during the call.
+        Whether questions are returned as a result, because the client cannot be asked during the call.
         """
         if self.context is None:
             return False
@@ -212,28 +210,28 @@ class ServedCall:
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """
-        Report how far the call is. Nothing is sent to a client that did not ask for it.
+        Report the progress of the call, if the client has asked for it.
 
-        :param done: How much is done. It must grow from report to report.
-        :param total: How much there is to do, if that is known.
-        :param message: What is being done.
+        :param done: How much is done. It must increase with each report.
+        :param total: The total, if it is known.
+        :param message: The current step.
         """
         if self.context is not None:
             await self.context.report_progress(done, total, message)
 
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """
-        Call a blocking function in a thread of its own, with the context variables of the caller.
+        Call a blocking function in a separate thread, with the context variables of the caller.
 
-        If the call is cancelled or runs into its timeout, the client is answered at once. The thread goes on alone, and
-        keeps the place until it ends. In it, `anyio.from_thread.run` runs coroutines of this event loop.
+        If the call is cancelled or reaches its timeout, the client is answered at once. The thread is left behind, and
+        keeps the place until it ends. In it, `anyio.from_thread.run` runs coroutines in this event loop.
 
         :param function: The function.
         :param args: Its arguments.
-        :returns: What it returns.
+        :returns: Its return value.
         """
 
-        # Taken once: by the thread that begins, or by the call that is cancelled before.
+        # Acquired only once: by the thread when it begins, or by the call if it is cancelled before that.
         begin = threading.Lock()
         loop = asyncio.get_running_loop()
 
@@ -243,10 +241,10 @@ class ServedCall:
             try:
                 return function(*args)
             except (*EXITS, GeneratorExit, asyncio.CancelledError) as error:
-                # Of the function's own code, as nobody can end or cancel it in a thread.
+                # The function's own code raised it, because a thread cannot be ended or cancelled from outside.
                 raise CodeExitedError(error) from error
             finally:
-                # If nobody waits for it any more, long after the call.
+                # This may be long after the call, if the thread was left behind.
                 loop.call_soon_threadsafe(self._leave)
 
         self._users += 1
@@ -259,49 +257,48 @@ class ServedCall:
 
     async def listed(self, value: Any) -> Any:
         """
-        Read what a generator gives, which may take long, so that it holds up nobody else.
+        Read a generator, which may take long, without blocking other calls.
 
         :param value: Any value.
-        :returns: A list of what a generator gives; any other value as it is.
+        :returns: A list of a generator's items; any other value unchanged.
         """
         if inspect.isasyncgen(value):
             return [each async for each in value]
         return await self.in_thread(list, value) if inspect.isgenerator(value) else value
 
 
-# For how long a call waits for an answer of the client's user, in seconds: that a client is gone, such as one that was
-# killed, nobody notices over HTTP.
+# Seconds to wait for the user's answer. Over HTTP, nothing shows that a client was killed.
 LONGEST_ANSWER = 3600.0
 
 
 async def answer_of_user(asking: Awaitable[T]) -> T:
     """
-    Wait for an answer of the client's user.
+    Wait for an answer from the client's user.
 
     :param asking: Asks the client.
     :returns: The answer.
-    :raises TimeoutError: If there is none for an hour.
+    :raises TimeoutError: If there is no answer within an hour.
     """
     async with asyncio.timeout(LONGEST_ANSWER):
         return await asking
 
 
-# How long text of a model is collected before it is sent, in seconds. People read it.
+# How long a model's text is collected before it is sent, in seconds. That is often enough for people who read it.
 INTERVAL = 0.25
-# Clients give up on a call that is silent for too long, the strictest after some 30 seconds.
+# Seconds of silence before a heartbeat. The strictest clients give up on a silent call after some 30 seconds.
 HEARTBEAT = 10.0
-# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest protocol
-# that turns the answer from JSON into a stream of events, which clients limit to 1 MiB each. Many clients ask for
-# progress always.
+# How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest revision, a
+# notification turns the answer from JSON into a stream of events, which clients limit to 1 MiB each, and many clients
+# ask for progress in every call.
 PATIENCE = 0.25
 
 
 class ProgressReporter:
     """
-    Reports to a client what its call is doing.
+    Reports the progress of a call to its client.
 
-    Steps are all sent, in their order. Text that a model writes is collected and sent a few times a second. In silence,
-    a heartbeat shows that the call is alive.
+    All steps are sent in order. Text of a model is collected and sent a few times a second. Without either, a heartbeat
+    shows that the call is alive.
 
     It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
     """
@@ -311,16 +308,16 @@ class ProgressReporter:
         Initialize the ProgressReporter.
 
         :param call: The call.
-        :param total: How many steps there are, if that is known.
-        :param patient: Whether nothing is sent of a call over HTTP that ends within `PATIENCE`.
+        :param total: The number of steps, if it is known.
+        :param patient: Whether to send nothing for a call over HTTP that ends within `PATIENCE`.
         """
         self._call = call
         self._total = total
         request = call.context.request_context if call.context is not None else None
         self._patience = PATIENCE if patient and request is not None and request.request is not None else 0.0
-        # A client that asked for it, or whoever looks at a background task.
+        # Whether the client asked for progress. Background tasks always report it.
         self.is_wanted: bool = call.context is not None and (request is None or "progressToken" in (request.meta or {}))
-        # Steps, and texts between them.
+        # Pending messages, and whether each is a step (otherwise, it is text).
         self._news: deque[tuple[str, bool]] = deque()
         self._steps = 0
         self._since_step = 0
@@ -334,17 +331,17 @@ class ProgressReporter:
 
     def step(self, message: str) -> None:
         """
-        Report a step. From any thread.
+        Report a step. Thread-safe.
 
-        :param message: What begins or ended.
+        :param message: What begins or has ended.
         """
         self._report(message, is_step=True)
 
     def text(self, text: str) -> None:
         """
-        Report text of a model. From any thread.
+        Report text of a model. Thread-safe.
 
-        :param text: What it wrote since the last time.
+        :param text: The text since the last report.
         """
         self._report(text, is_step=False)
 
@@ -355,7 +352,7 @@ class ProgressReporter:
 
     async def __aenter__(self) -> ProgressReporter:
         """
-        Begin to report.
+        Start reporting.
         """
         self._is_open = self.is_wanted
         if self.is_wanted:
@@ -364,7 +361,7 @@ class ProgressReporter:
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         """
-        Send what is left, unless the work failed, or was too short to be worth a report.
+        Send the remaining messages, unless the work failed, or was too short to be worth a report.
         """
         self._is_open = False
         if self._sender is None:
@@ -387,11 +384,11 @@ class ProgressReporter:
                 self._news.append((f"{self._last_step} ...", False))
             self._any_news.clear()
             await self._send_news()
-            # More text may follow.
+            # Collect more text, which may follow.
             await asyncio.sleep(INTERVAL)
 
     async def _send_news(self) -> None:
-        # The client may go away: its call is cancelled anyway.
+        # Errors of a closed connection are ignored, because the client's call is cancelled then anyway.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             async with self._sending:
                 while self._news:
@@ -405,22 +402,22 @@ class ProgressReporter:
             self._steps, self._since_step, self._last_step = self._steps + 1, 0, message
         else:
             self._since_step += 1
-        # The number must grow with each notification: what comes between two steps counts as parts of one.
+        # The number must increase with each notification, so text between two steps counts as fractions of a step.
         done = self._steps + self._since_step / (self._since_step + 1)
         total = self._total if self._total is not None and done <= self._total else None
         await self._call.progress(done, total, well_formed(message))
 
 
 Body = Callable[[dict[str, Any], ServedCall], Awaitable[Any]]
-# What is bound for one call.
+# Makes the context manager that returns the bound values for one call.
 Bound = Callable[[], AbstractAsyncContextManager[dict[str, Any]]]
 
 
 class ServedTool(Tool):
     """
-    A tool of the server that runs something of Haystack.
+    A tool of the server that runs something built in Haystack.
 
-    For tools that are not plain functions, FastMCP neither checks arguments nor keeps to the timeout; this one does.
+    FastMCP checks arguments and enforces the timeout only for tools that are plain functions; this class does both.
     """
 
     _body: Body = PrivateAttr()
@@ -448,18 +445,18 @@ class ServedTool(Tool):
         """
         Create a tool.
 
-        What the options say goes before what the other parameters say.
+        The options take precedence over the other parameters.
 
         :param name: Its name.
         :param description: What it does, for the model.
-        :param parameters: JSON schema of its arguments. Those that are bound need not be removed.
-        :param body: Does what the tool is for: gets the arguments, checked, converted and with the bound ones, and the
-            call. Whatever it returns is turned into content and structured content; a `ToolResult` is sent as it is.
-        :param options: What the user said of it.
-        :param pool: Where it takes its places.
-        :param inputs: Converts arguments into what the body takes.
+        :param parameters: JSON schema of its arguments. Bound ones need not be removed.
+        :param body: Does the work of the tool. It gets the arguments, checked, converted and with the bound ones, and
+            the call. Its result is converted to content and structured content; a `ToolResult` is sent unchanged.
+        :param options: Its options.
+        :param pool: The pool for its calls.
+        :param inputs: Converts arguments for the body.
         :param output_schema: JSON schema of the structured result, if it can be derived.
-        :param auth: Who may use it, if the options name no scopes.
+        :param auth: Who may use it, if the options have no scopes.
         :param kind: The parameter of `create_mcp_server` that it comes from.
         :returns: The tool.
         :raises ValueError: If clients cannot call it.
@@ -491,7 +488,7 @@ class ServedTool(Tool):
         tool._pool = pool.limited_by(options)
         tool._arguments = ArgumentCheck(tool.name, shown, inputs)
         tool._results = ResultWriter(tool.name, output_schema, options)
-        tool._bound = resolved(options.bound)
+        tool._bound = bind_per_call(options.bound)
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -501,16 +498,16 @@ class ServedTool(Tool):
         :param arguments: The client's arguments.
         :returns: The result.
         :raises ToolError: If the arguments cannot be used, the server is busy, or the call takes too long. The client
-            gets to see the message.
+            sees the message.
         """
         current: Any = OptionalCurrentContext()
         async with current as context:
             strict = self._options.strict_validation
             if strict is None:
                 strict = context is not None and context.fastmcp.strict_input_validation
-            # A background task has all the time that it needs.
+            # The timeout does not apply to background tasks.
             is_limited = not (context is not None and context.is_background_task)
-            # Not a scope of anyio, which would also cancel the closing of what dependencies opened.
+            # A cancel scope of anyio would also cancel the cleanup of dependencies.
             limit = asyncio.timeout(self.timeout if is_limited else None)
             try:
                 async with limit, self._bound() as bound:
@@ -540,18 +537,18 @@ class ServedTool(Tool):
                 raise
         except (GeneratorExit, asyncio.CancelledError):
             raise
-        except BaseException as error:  # also of libraries in Rust, which panic with one of their own
+        except BaseException as error:  # for example a panic of a library in Rust
             raise CodeExitedError(error) from error
-        # Not in the handler: the log would show the error that quotes arguments as its context.
+        # Raised outside of the handler, because the log would show the original error, which quotes arguments.
         raise failure
 
 
 def _for_client(error: Exception) -> BaseException:
     """
-    Find what of an error is for the client, or for the log if errors are masked.
+    Choose the error to show the client, or to log if errors are masked.
 
-    That is neither the text of Haystack's ToolInvocationError, which quotes all arguments, bound ones, too, nor that of
-    pydantic's, which quotes values. Other errors stay as they are.
+    Haystack's ToolInvocationError quotes all arguments, even bound ones, and pydantic's errors quote values, so their
+    texts are replaced. Other errors are returned unchanged.
     """
     inner: BaseException = error
     quotes_arguments = False
@@ -561,13 +558,13 @@ def _for_client(error: Exception) -> BaseException:
     if isinstance(inner, ToolInvocationError):
         return RuntimeError(f"Tool '{inner.tool_name}' could not be invoked")
     if isinstance(inner, ValidationError):
-        # FastMCP would take it for one of the arguments.
+        # FastMCP would take a ValidationError for one of the call's arguments.
         return ValueError("; ".join(reasons_of(inner)))
     return inner if quotes_arguments or isinstance(inner, ToolError) else error
 
 
 def _well_formed(error: BaseException) -> BaseException:
-    """Return an error that clients can parse. Over stdio, writing half of a surrogate pair would end the server."""
+    """Repair the text of an error. Over stdio, writing half of a surrogate pair would end the server."""
     text = well_formed(str(error))
     if text == str(error):
         return error
@@ -577,9 +574,9 @@ def _well_formed(error: BaseException) -> BaseException:
 
 
 def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return a schema of the type 'object' that can be written, without which no client could list any tool."""
+    """Return a schema of type 'object' that can be written as JSON. A single other schema would break the listing."""
     try:
-        # Members of an Enum as clients send them.
+        # Members of an Enum are written as clients send them.
         parameters = to_jsonable_python(parameters, inf_nan_mode="constants", bytes_mode="base64", fallback=str)
         to_json(parameters)
     except ValueError as error:
@@ -592,12 +589,12 @@ def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     return {**parameters, "type": "object"}
 
 
-def resolved(bound: Mapping[str, Any]) -> Bound:
+def bind_per_call(bound: Mapping[str, Any]) -> Bound:
     """
-    Prepare what is bound, so that its dependencies are resolved for each call.
+    Prepare bound values, so that dependencies among them are resolved for each call.
 
-    :param bound: Values and dependencies by name. FastMCP resolves those only that are parameters of a function.
-    :returns: Gives the values for a call, as a context manager.
+    :param bound: Values and dependencies by name. FastMCP resolves only dependencies that are parameters of a function.
+    :returns: A function that makes a context manager, which returns the values for a call.
     """
     dependencies = {name: each for name, each in bound.items() if isinstance(each, Dependency)}
     if not dependencies:
@@ -607,7 +604,7 @@ def resolved(bound: Mapping[str, Any]) -> Bound:
     def function(**_resolved: Any) -> None:
         """Never called."""
 
-    # Names of inputs, such as `retriever.filters`, may be none of parameters.
+    # Names of inputs, such as `retriever.filters`, may not be valid as names of parameters.
     names = {
         name if name.isidentifier() and not iskeyword(name) else f"_dependency_{number}": name
         for number, name in enumerate(dependencies)
@@ -642,14 +639,14 @@ def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any])
 
 class NoSuchThingError(FastMCPError, NotFoundError):
     """
-    Raised when a client names something that is not there. FastMCP answers it as any other unknown name.
+    Raised when a client names something that does not exist. FastMCP answers it like any other unknown name.
     """
 
     def __init__(self, message: str) -> None:
         """
         Initialize the NoSuchThingError.
 
-        :param message: For the log.
+        :param message: The message for the log.
         """
         super().__init__(message, log_level=python_logging.INFO)
 
@@ -664,21 +661,21 @@ def refused(message: str) -> InvalidRequestError:
     return InvalidRequestError(message, log_level=python_logging.INFO)
 
 
-class Reads:
+class ReadRunner:
     """
-    Reads of one served thing: in threads, within the limits of its options.
+    Runs the reads of one served thing, in threads and within the limits of its options.
     """
 
     def __init__(self, what: str, options: ServeOptions, pool: CallPool) -> None:
         """
-        Initialize the Reads.
+        Initialize the ReadRunner.
 
         :param what: What is read, for messages.
         :param options: Its options.
-        :param pool: The pool, unless the options have a limit of their own.
+        :param pool: The pool, unless the options have a separate limit.
         """
         self._what = what
-        self._bound = resolved(options.bound)
+        self._bound = bind_per_call(options.bound)
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)
 
@@ -689,24 +686,24 @@ class Reads:
         :param function: A blocking function, or one that returns an awaitable, which is awaited in the event loop.
         :param args: Its arguments.
         :returns: Its result.
-        :raises UnansweredError: If it takes too long, or the server has too much to do.
+        :raises UnansweredError: If it takes too long, or the server is busy.
         """
         return await self._run(nullcontext({}), lambda _bound: function(*args))
 
     async def run_bound(self, function: Callable[[dict[str, Any]], T]) -> T:
         """
-        Run a blocking function in a thread, with what is bound.
+        Run a blocking function in a thread, with the bound values.
 
-        :param function: The function.
-        :returns: What it returns.
-        :raises UnansweredError: If that takes too long, or the server has too much to do.
+        :param function: The function, which gets the bound values by name.
+        :returns: Its result.
+        :raises UnansweredError: If it takes too long, or the server is busy.
         """
         return await self._run(self._bound(), function)
 
     async def _run(
         self, binding: AbstractAsyncContextManager[dict[str, Any]], function: Callable[[dict[str, Any]], T]
     ) -> T:
-        limit = asyncio.timeout(self._timeout)  # as for a tool
+        limit = asyncio.timeout(self._timeout)  # not a scope of anyio, as in `ServedTool.run`
         try:
             async with limit, binding as bound, ServedCall(self._pool) as call:
                 result: Any = await call.in_thread(function, bound)
@@ -721,9 +718,9 @@ class Reads:
 @contextmanager
 def errors_named(kind: str, name: str) -> Iterator[None]:
     """
-    Name the pipeline or Agent in errors of construction.
+    Name the pipeline or Agent in errors within the block.
 
-    :param kind: What it is.
+    :param kind: "pipeline" or "agent".
     :param name: Its name.
     :returns: A context manager.
     """

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Notifications that a list has changed, or a resource. FastMCP 4 sends none when something is added or removed.
+Notifications that a list or a resource has changed. FastMCP 4 does not send any when something is added or removed.
 
-* Clients that speak 2026-07-28 ask for a stream of changes (`subscriptions/listen`).
-* Those that shake hands get notifications in their session (`list_changed`), and may subscribe to resources.
+* Clients of revision 2026-07-28 ask for a stream of changes (`subscriptions/listen`).
+* Clients of earlier revisions get notifications in their session (`list_changed`), and may subscribe to resources.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from mcp.server.session import ServerSession
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-# What changed: which list a client has to get anew.
+# The list that changed, which clients have to request again.
 Listing = Literal["tools", "resources", "prompts"]
 
-# How many sessions are notified, the newest ones.
+# The most sessions that are notified. The oldest ones are dropped.
 _MOST_SESSIONS = 1000
 
 _EVENTS: dict[Listing, subscriptions.ServerEvent] = {
@@ -39,7 +39,7 @@ _EVENTS: dict[Listing, subscriptions.ServerEvent] = {
 }
 _ALL: tuple[Listing, ...] = tuple(_EVENTS)
 
-# What changes a FastMCP server while it runs, and which lists.
+# The methods that change a FastMCP server while it runs, and the lists that they change.
 _SERVER_METHODS: dict[str, tuple[Listing, ...]] = dict.fromkeys(("enable", "disable", "mount", "add_provider"), _ALL)
 _COMPONENTS: dict[str, Listing] = {
     "tool": "tools",
@@ -47,7 +47,7 @@ _COMPONENTS: dict[str, Listing] = {
     "template": "resources",
     "prompt": "prompts",
 }
-# Decorators of the server use these, too.
+# The decorators of the server use these as well.
 _LOCAL_METHODS: dict[str, tuple[Listing, ...]] = {
     f"{verb}_{component}": (listing,) for component, listing in _COMPONENTS.items() for verb in ("add", "remove")
 }
@@ -62,11 +62,11 @@ class ChangeAnnouncer(Middleware):
         """
         Initialize the ChangeAnnouncer.
 
-        :param server: The server, before anybody has connected to it.
+        :param server: The server, before any client has connected to it.
         """
         self._bus = _LoopBus()
         self._listen = subscriptions.ListenHandler(self._bus)
-        # By their ids. The SDK does not say when one has ended; what is sent to it then is dropped.
+        # The sessions by id. The SDK does not report their end; what is sent to an ended one is dropped.
         self._sessions: dict[str, _Session] = {}
         self._methods: dict[str | None, Callable[[Any, Context], Awaitable[Any]]] = {
             "notifications/initialized": self._note_session,
@@ -81,7 +81,7 @@ class ChangeAnnouncer(Middleware):
 
     def list_changed(self, listing: Listing) -> None:
         """
-        Notify every client that asked, or has a session, that a list has changed.
+        Notify all clients with a stream of changes or a session that a list has changed.
 
         :param listing: `"tools"`, `"resources"` or `"prompts"`.
         """
@@ -92,7 +92,7 @@ class ChangeAnnouncer(Middleware):
 
     def resource_updated(self, uri: str) -> None:
         """
-        Notify the clients that have subscribed to a resource that it has changed.
+        Notify the subscribers of a resource that it has changed.
 
         :param uri: The URI of the resource.
         """
@@ -103,15 +103,15 @@ class ChangeAnnouncer(Middleware):
 
     def close(self) -> None:
         """
-        End the streams of changes, as a server that stops does. Called in the event loop of the server.
+        End the streams of changes, because the server stops. Call it in the event loop of the server.
         """
         self._listen.close()
 
     def watch_providers(self, providers: Iterable[object]) -> None:
         """
-        Notify clients of the changes of providers that have an `on_change`.
+        Notify clients of changes in providers that have an `on_change`.
 
-        :param providers: FastMCP's providers; those that have no `on_change` are left alone.
+        :param providers: Providers of FastMCP. Those without an `on_change` are skipped.
         """
         for provider in providers:
             on_change = getattr(provider, "on_change", None)
@@ -136,10 +136,10 @@ class ChangeAnnouncer(Middleware):
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: CallNext[Any, Any]) -> Any:
         """
-        Answer what FastMCP has no handlers for, and say in its answers that there are notifications.
+        Answer methods for which FastMCP has no handlers, and declare in its answers that there are notifications.
 
         :param context: The message of a client.
-        :param call_next: What FastMCP does with it.
+        :param call_next: Passes it on to FastMCP.
         :returns: The answer.
         """
         if context.method in ("initialize", "server/discover"):
@@ -149,7 +149,7 @@ class ChangeAnnouncer(Middleware):
             return await call_next(context)
         is_modern = context.fastmcp_context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
         if is_modern != (context.method == "subscriptions/listen"):
-            # Each revision knows its own way only.
+            # Each revision has only one of the two ways.
             return await call_next(context)
         if context.type == "notification":
             await call_next(context)
@@ -157,7 +157,7 @@ class ChangeAnnouncer(Middleware):
 
     async def _note_session(self, _params: Any, context: Context) -> None:
         request: Any = context.request_context and context.request_context.request
-        # Without sessions over HTTP, nothing can be sent outside of a call.
+        # Over HTTP without sessions, notifications cannot be sent outside a call.
         if request is None or "mcp-session-id" in request.headers:
             self._session(context)
 
@@ -185,7 +185,7 @@ class ChangeAnnouncer(Middleware):
             lifespan_context=None,
             protocol_version=context.session.protocol_version,
             method="subscriptions/listen",
-            # FastMCP gives numbers as texts.
+            # FastMCP passes numeric ids as texts.
             request_id=coerce_request_id(request.request_id) if request and request.request_id else None,
         )
         parsed = types.SubscriptionsListenRequestParams.model_validate(params, by_name=False)
@@ -194,22 +194,22 @@ class ChangeAnnouncer(Middleware):
 
 class _Session:
     """
-    The session of a client that has shaken hands.
+    The session of a client of a revision with handshakes.
     """
 
     def __init__(self, session: ServerSession) -> None:
         self.session = session
         self.loop = asyncio.get_running_loop()
         self.subscriptions: set[str] = set()
-        # What is being sent, by what changed. A client that reads nothing more may be there for hours.
+        # The notifications being sent, by what changed. A client that has stopped reading may stay connected for hours.
         self._sending: dict[str, asyncio.Task[None]] = {}
 
     def notify(self, about: str, send: Callable[[], Any]) -> None:
         """
-        Send a notification, unless one of the same has not left yet, which tells of this change, too.
+        Send a notification, unless the same one is still being sent, which then covers this change as well.
 
-        :param about: What changed.
-        :param send: Sends it.
+        :param about: The list or URI that changed.
+        :param send: Sends the notification.
         """
         if about not in self._sending:
             task = self._sending[about] = asyncio.ensure_future(send())
@@ -218,7 +218,7 @@ class _Session:
 
 class _LoopBus(subscriptions.SubscriptionBus):
     """
-    Hands events over to listeners, each in the event loop in which it listens.
+    Passes events to listeners, each in the event loop in which it listens.
     """
 
     def __init__(self) -> None:
@@ -243,7 +243,7 @@ class _LoopBus(subscriptions.SubscriptionBus):
 
 def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
     """
-    Return what notifies the clients of a server. The first time, it is added to the server's middleware.
+    Return the ChangeAnnouncer of a server. The first time, it is added to the server's middleware.
 
     :param server: Any FastMCP server.
     :returns: The same announcer each time.
@@ -257,7 +257,7 @@ def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
 
 
 def _with_notifications(result: Any) -> Any:
-    """Declare the capabilities, in the result of `initialize` or `server/discover`."""
+    """Declare the capabilities for notifications in the result of `initialize` or `server/discover`."""
     capabilities = getattr(result, "capabilities", None)
     for each in _ALL:
         capability = getattr(capabilities, each, None)
@@ -272,5 +272,5 @@ def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *
     try:
         loop.call_soon_threadsafe(function, *args)
     except RuntimeError:
-        # The loop is closed: its clients have gone.
+        # The loop is closed, so its clients have gone.
         return

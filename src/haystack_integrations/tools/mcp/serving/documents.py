@@ -27,7 +27,7 @@ from haystack.errors import FilterError
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     NoSuchThingError,
-    Reads,
+    ReadRunner,
     refused,
 )
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
@@ -43,9 +43,9 @@ from haystack_integrations.tools.mcp.serving.sources import (
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _JSON = "application/json"
-# How many documents a listing has, unless the options or the client say something else.
+# The most documents in a listing by default.
 _DEFAULT_LIMIT = 50
-# Digits of a number in a URI.
+# The most digits of a number in a URI.
 _LONGEST_NUMBER = 9
 _NEEDED_METHODS = ("filter_documents",)
 
@@ -63,12 +63,12 @@ def document_store_sources(
     Serve document stores as resources. Nothing is ever written to them.
 
     :param document_stores: Document stores by the names that clients see in URIs.
-    :param options: What is said of them, by these names: `max_documents` is how many documents a listing has (50),
-        `max_characters` how much of each text, `include_embeddings` and `include_blobs` what listings contain, and
-        `bound={"filters": {...}}` restricts what clients see of a store.
-    :param pool: Where reads take their places.
+    :param options: Their options by the same names: `max_documents` limits the documents in a listing (default: 50),
+        `max_characters` each text, `include_embeddings` and `include_blobs` add data to listings, and
+        `bound={"filters": {...}}` restricts which documents clients see.
+    :param pool: The pool for reads.
     :returns: A source for each.
-    :raises ValueError: If something is no document store, or has such a name.
+    :raises ValueError: If something is not a document store, or its name cannot be used.
     """
     for name, store, own in options.each("document_stores", document_stores, "document stores"):
         yield _ServedStore(name, store, own, pool)
@@ -76,7 +76,7 @@ def document_store_sources(
 
 class _ServedStore(Source):
     """
-    One document store.
+    Serves one document store.
     """
 
     def __init__(self, name: str, store: Any, options: ServeOptions, pool: CallPool) -> None:
@@ -87,12 +87,12 @@ class _ServedStore(Source):
         self._store = store
         self._options = options
         check_known(f"options[{name!r}].bound", options.bound, ["filters"], "what a document store takes")
-        self._places = Reads(f"Reading from '{name}'", options, pool)
+        self._reads = ReadRunner(f"Reading from '{name}'", options, pool)
         self._limit = options.max_documents or _DEFAULT_LIMIT
         self._uri = f"documents://{name}"
         shown = options.name or name
         of_all = {"description": f"The documents of '{shown}'.", **options.of_component()}
-        # What the user calls the store is nothing that its parts are called.
+        # The store's title and description do not apply to its documents.
         common = {key: each for key, each in of_all.items() if key not in ("title", "description")}
         self._of_document = {
             "name": f"{shown}_document",
@@ -110,29 +110,29 @@ class _ServedStore(Source):
 
     async def list_resources(self) -> Sequence[Resource]:
         """
-        List the store.
+        List the resource that has the documents of the store.
         """
         return [self._resource]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
-        List how to read a document, and how to search.
+        List the templates for reading a document and for searching.
         """
         return self._templates
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
         """
-        Find the store or a document by its URI, without asking the store: it is asked when the document is read.
+        Find the store or a document by its URI, without accessing the store: that happens when the document is read.
 
         :param uri: The URI.
-        :returns: The resource, whether the store has the document or not; none if it is no URI of this store.
+        :returns: The resource, whether the store has the document or not; empty if the URI is not of this store.
         """
         if uri == self._uri:
             return [self._resource]
         store, _, written = uri.rpartition("/")
         if store != self._uri or not written or any(each in written for each in "?#"):
             return []
-        # However the client wrote it, so that a document that is disabled is so by every name.
+        # The id is decoded and the URI built anew, so that a disabled document is disabled in every spelling.
         document_id = unquote(written, errors="surrogatepass")
 
         async def read() -> ResourceResult:
@@ -142,7 +142,7 @@ class _ServedStore(Source):
 
     async def _filter(self, filters: dict[str, Any] | None) -> list[Document]:
         """
-        Find documents by filters, combined with those that clients neither see nor set.
+        Find documents by filters, combined with the bound ones that clients neither see nor set.
 
         :param filters: The filters.
         :returns: The documents.
@@ -156,7 +156,7 @@ class _ServedStore(Source):
             documents: list[Document] = self._store.filter_documents(filters=combined)
             return documents
 
-        return await self._places.run_bound(found)
+        return await self._reads.run_bound(found)
 
     def _uri_of(self, document_id: str) -> str:
         return f"{self._uri}/{quote(document_id, safe='', errors='surrogatepass')}"
@@ -165,7 +165,7 @@ class _ServedStore(Source):
         return await self._found(None, self._limit, 0)
 
     async def _search(self, filters: str = "", limit: str = "", offset: str = "") -> ResourceResult:
-        # What the operator allows is the most that a client gets at once.
+        # A client cannot exceed the limit that the operator has set.
         most = min(_number("limit", limit, self._limit), self._limit)
         return await self._found(_parsed(filters), most, _number("offset", offset, 0))
 
@@ -176,7 +176,7 @@ class _ServedStore(Source):
             if filters is None:
                 raise
             logger.info("Filters of a client could not be used: {error}", error=error)
-            # Not its text, which may be about anything in the store.
+            # The text of the error is not sent, because it may quote anything in the store.
             msg = f"`filters` cannot be used with '{self._name}': check fields, operators and the types of values"
             raise refused(msg) from error
         writer = JsonWriter(self._options)
@@ -234,5 +234,5 @@ def _number(argument: str, value: str, default: int) -> int:
 
 def _text_type(document: Document) -> str:
     guessed, _ = mimetypes.guess_type(str(document.meta.get("file_path", "")))
-    # A converted PDF is no PDF any more.
+    # The text of a converted PDF is not a PDF.
     return guessed if guessed and guessed.startswith("text/") else "text/plain"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Serves functions and methods, and tools of Haystack: those made of functions, components and pipelines, and any other.
+Serves functions and methods, and Haystack tools made of functions, components and pipelines, or of any other kind.
 
-FastMCP reads the signatures of functions, checks their arguments and injects what they depend on.
+FastMCP reads the signatures of functions, checks their arguments and injects their dependencies.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
 )
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_known
 
-# What Haystack has for content that is no text.
+# Haystack's classes for content other than text.
 _MEDIA = (ByteStream, FileContent, ImageContent)
 
 
@@ -67,17 +67,17 @@ def serve_function(
     function: Callable[..., Any], *, options_of: Callable[[str], ServeOptions | None], pool: CallPool
 ) -> ServedTool:
     """
-    Make a tool of a function or method.
+    Make a tool from a function or method.
 
-    :param function: The function, synchronous or not. With FastMCP's decorator `@tool`, what that says holds where the
-        options say nothing.
-    :param options_of: Gives what the user said of a name.
-    :param pool: Where its calls take their places.
+    :param function: The function, synchronous or not. The settings of FastMCP's decorator `@tool` are the defaults of
+        the options.
+    :param options_of: Returns the options for a name.
+    :param pool: The pool for its calls.
     :returns: The tool.
     :raises ValueError: If its signature cannot be described to a client.
     """
     if isinstance(function, functools.partial):
-        # Without its values, which may be secret.
+        # The values of the partial are not shown, because they may be secret.
         name = getattr(function.func, "__name__", "a callable object")
         msg = f"A partial of {name} cannot be served as a tool. Serve its function, with ServeOptions(bound={{...}})"
         raise ValueError(msg)
@@ -92,7 +92,8 @@ def serve_function(
     given = {
         name: ServedInput(hint, required=False)
         for name, hint in said.types.items()
-        # Beside a ByteStream, components take a path, which is for the server only, and functions whatever they like.
+        # Not a ByteStream that may also be a text or path: components take paths so, which only the server may set, and
+        # functions may mean anything.
         if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
     inputs = InputSchema(given) if given else None
@@ -115,7 +116,7 @@ def serve_function(
             if is_async or not parsed.run_in_thread:
                 result = called(**kwargs)
             else:
-                # In a thread that a timeout leaves behind; FastMCP would wait for it.
+                # A timeout leaves this thread behind; FastMCP would wait for its own.
                 result = await call.in_thread(lambda: _listed(called(**kwargs)))
             if inspect.isawaitable(result):
                 result = await result
@@ -134,18 +135,18 @@ def serve_function(
     )
     on_docket = _on_docket(parsed.fn)
     if on_docket and options.task:
-        # Docket runs this method of the tool, whose signature has none of them.
+        # Docket runs this method of the tool, and reads dependencies from its signature, which lacks them.
         object.__setattr__(tool, "run", _run_by_docket(tool.run, on_docket))
     return tool
 
 
 def _listed(result: Any) -> Any:
-    # In the thread of the function: what it reads may belong to that, as a cursor of SQLite does.
+    # A generator is read in the function's thread, because it may use objects of that thread, such as SQLite cursors.
     return list(result) if inspect.isgenerator(result) else result
 
 
 def _check(parsed: FunctionTool, options: ServeOptions) -> None:
-    """Refuse options that would be passed over, or make each call fail."""
+    """Refuse options that would be ignored, or would make each call fail."""
     parameters = inspect.signature(parsed.fn).parameters
     check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
     if options.inputs is not None:
@@ -157,7 +158,7 @@ def _check(parsed: FunctionTool, options: ServeOptions) -> None:
 
 
 def _declared(parsed: FunctionTool) -> ServeOptions:
-    """Read what a decorator said of a function."""
+    """Return the settings of a function's decorator as options."""
     mode = parsed.task_config.mode
     return ServeOptions(
         title=parsed.title,
@@ -171,14 +172,14 @@ def _declared(parsed: FunctionTool) -> ServeOptions:
     )
 
 
-# What Docket has resolved for the background task that the running code belongs to.
+# The dependencies that Docket has resolved for the current background task.
 _resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
     "mcp_haystack__resolved_by_docket", default=MappingProxyType({})
 )
 
 
 def _on_docket(function: Callable[..., Any]) -> dict[str, Any]:
-    """Choose what only Docket can resolve, because it concerns the run of a task as a whole: `Timeout`, `Retry` ..."""
+    """Return the dependencies that only Docket can resolve, as they concern a whole task: `Timeout`, `Retry` ..."""
     return {
         name: each.default
         for name, each in inspect.signature(function).parameters.items()
@@ -191,7 +192,7 @@ def _is_of_docket(dependency: Dependency[Any]) -> bool:
 
 
 def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies: Mapping[str, Any]) -> Any:
-    """Make what Docket runs as a background task: it looks for dependencies in the signature of that."""
+    """Make the function that Docket runs as a background task. Docket reads the dependencies from its signature."""
 
     async def run_with(arguments: dict[str, Any], **resolved: Any) -> Any:
         token = _resolved_by_docket.set(resolved)
@@ -206,24 +207,24 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
     own, of_fastmcp = return_schema(parsed.fn), _derived_schema(parsed.fn)
-    # With FastMCP's decorator, the function may have another one, or none. Texts, because a default of NaN equals none.
+    # FastMCP's decorator may have set another schema, or none. Texts are compared, because NaN does not equal itself.
     return own if repr(parsed.output_schema) == repr(of_fastmcp) else parsed.output_schema
 
 
 def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     """
-    Derive the output schema of a function from what it says that it returns.
+    Derive the output schema of a function from its return annotation.
 
     :param function: The function.
-    :returns: The schema, of an object; None if it says nothing, or nothing that can be described.
+    :returns: The schema of an object; None without an annotation, or if the type cannot be described.
     """
     try:
         declared = get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
     except (NameError, TypeError):
-        # FastMCP says what is wrong with them, if it needs them.
+        # FastMCP reports invalid annotations, if it needs them.
         declared = None
     derived = _derived_schema(function)
-    # Media become content for the model, which no schema describes.
+    # Media become content for the model, which output schemas do not cover.
     if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, OF_HAYSTACK)):
         return None
     if derived is None or derived.get(WRAP_RESULT) or declared in OF_HAYSTACK:
@@ -244,21 +245,21 @@ def _mentions(declared: Any, kinds: tuple[type, ...]) -> bool:
 
 def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTool:
     """
-    Make a tool of the server of one of Haystack.
+    Make a tool of the server from a tool of Haystack.
 
     :param tool: The tool.
-    :param options: What the user said of it.
-    :param pool: Where its calls take their places.
+    :param options: Its options.
+    :param pool: The pool for its calls.
     :returns: The tool.
-    :raises ValueError: If it needs something that clients cannot give.
+    :raises ValueError: If it needs something that clients cannot send.
     """
     is_component = isinstance(tool, ComponentTool)
     is_agent = is_component and isinstance(component_of(tool), Agent)
     if is_agent and type(tool) is ComponentTool:
-        # Its parameters would be those of `Agent.run`: tools, snapshots, generation parameters.
+        # Clients would see the parameters of `Agent.run`: tools, snapshots, generation parameters.
         msg = f"Tool '{tool.name}' is an Agent: serve that by `agents={{{tool.name!r}: agent}}`"
         raise ValueError(msg)
-    # Haystack 3 has tools that are asynchronous only.
+    # Tools of Haystack 3 may have only an asynchronous function.
     function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     said = _said_by_component(component_of(tool)) if is_component else _said_by_function(function)
     options = _with_dependencies(options, said)
@@ -268,7 +269,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     given = {
         name: ServedInput(declared, required=False)
         for name, declared in said.types.items()
-        # Components convert everything else themselves, and an AgentTool has a schema of its own for its task.
+        # Components convert everything else themselves, and an AgentTool has a separate schema for its task.
         if name in shown_names and not is_agent and (not is_component or _mentions(declared, OF_HAYSTACK))
         if is_servable(declared)
     }
@@ -276,7 +277,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     description = tool.description
     if function is not None and function.__doc__ and description == function.__doc__:
         description = parse_docstring(function).description or ""
-    # Defaults like `Field(10, le=20)`, which pydantic would resolve, and Haystack hands on as they are.
+    # Defaults like `Field(10, le=20)`, which pydantic would resolve, but Haystack passes on unresolved.
     fields = {
         name: each for name, each in said.defaults.items() if isinstance(each, FieldInfo) and not each.is_required()
     }
@@ -284,14 +285,14 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
         if not hidden.isdisjoint(arguments):
-            # A schema that allows any name does not refuse these.
+            # A schema that allows any name would let these through.
             found = sorted(hidden.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         defaults = {name: each.get_default(call_default_factory=True) for name, each in fields.items()}
         result = await call.listed(await _invoke(tool, {**defaults, **arguments}, call))
         if not tool.outputs_to_string:
             return result
-        # The model sees what it would see of the tool in an Agent, and nobody sees the steps of another Agent.
+        # The model sees the same as it would in an Agent. The steps of an AgentTool are not shown to anyone.
         shown = shown_result(tool, result, lambda value: value)
         return shown if is_agent else Answer(result, shown)
 
@@ -316,13 +317,13 @@ async def _invoke(tool: Any, arguments: dict[str, Any], call: ServedCall) -> Any
 @dataclasses.dataclass(frozen=True)
 class _Said:
     """
-    What the function or component behind a tool says of its parameters, as far as it can be read.
+    The parameters of the function or component behind a tool, as far as they can be read.
 
     :param types: Their types, by their names.
-    :param defaults: Their defaults; `inspect.Parameter.empty` for those that are needed.
-    :param descriptions: What they are for.
-    :param kept: What is kept of the schema of one that has a class of Haystack. What such a class says of itself is
-        for programmers.
+    :param defaults: Their defaults; `inspect.Parameter.empty` for required ones.
+    :param descriptions: Their descriptions.
+    :param kept: The members of a parameter's own schema that are kept if its type is a class of Haystack. The class's
+        docstring is for programmers.
     """
 
     types: Mapping[str, Any]
@@ -356,7 +357,7 @@ def _said_by_component(component: Any) -> _Said:
 
 
 def _with_dependencies(options: ServeOptions, said: _Said) -> ServeOptions:
-    """Bind what FastMCP injects into functions: its Context, and what `Depends` computes, which clients never set."""
+    """Bind the values that FastMCP injects into functions: its Context and `Depends`. Clients never set them."""
     injected: dict[str, Any] = {}
     for name, hint in said.types.items():
         for each in (said.defaults[name], hint, *get_args(hint)):
@@ -368,12 +369,12 @@ def _with_dependencies(options: ServeOptions, said: _Said) -> ServeOptions:
 
 
 def _described(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
-    """Describe Haystack's own classes in the form that clients send, and the arguments that have no description."""
+    """Replace the schemas of Haystack's classes by the form that clients send, and add missing descriptions."""
     return _with_descriptions(_in_haystack_form(parameters, said, inputs), said.descriptions)
 
 
 def _in_haystack_form(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
-    # Its definitions have names of their own: there may be others of the same classes, in the form of pydantic.
+    # These definitions are renamed, because there may be others of the same classes in pydantic's form.
     written = json.dumps(inputs.json_schema if inputs else {}).replace('"#/$defs/', '"#/$defs/haystack.')
     form: dict[str, Any] = json.loads(written)
     properties = dict(parameters.get("properties", {}))
@@ -389,7 +390,7 @@ def _in_haystack_form(parameters: dict[str, Any], said: _Said, inputs: InputSche
 
 
 def _with_descriptions(parameters: dict[str, Any], descriptions: Mapping[str, str]) -> dict[str, Any]:
-    """Add descriptions to the arguments that have none, or the one that Haystack makes of a name."""
+    """Add descriptions to the arguments that have none, or one that Haystack has generated from the name."""
     properties: dict[str, Any] = parameters.get("properties", {})
     described = {
         name: {**each, "description": descriptions[name]}
@@ -406,7 +407,7 @@ def _from_state(tool: Tool, said: _Said) -> set[str]:
 
 
 def _check_state(tool: Tool, said: _Said, options: ServeOptions) -> None:
-    """Outside of an Agent there is no State; what comes from it has to come from somewhere else."""
+    """Refuse a tool with a required argument from State, which does not exist outside an Agent."""
     known = {*tool.parameters.get("properties", {}), *options.bound}
     for name in sorted(_from_state(tool, said) - known):
         if said.defaults.get(name) is inspect.Parameter.empty:
@@ -415,13 +416,13 @@ def _check_state(tool: Tool, said: _Said, options: ServeOptions) -> None:
 
 def chosen_parameters(tool_name: str, parameters: dict[str, Any], options: ServeOptions) -> dict[str, Any]:
     """
-    Keep the arguments of a tool that clients may set, as `inputs` of its options says.
+    Keep the arguments of a tool that clients may set, according to `inputs` of its options.
 
     :param tool_name: The name of the tool, for messages.
     :param parameters: JSON schema of all its arguments.
     :param options: The options.
-    :returns: JSON schema of those that are kept; of all if `inputs` says nothing.
-    :raises ValueError: If there is none of a name, or the tool cannot be called with these.
+    :returns: JSON schema of the kept arguments; of all of them if `inputs` is not set.
+    :raises ValueError: If `inputs` has an unknown name, or lacks a required argument.
     """
     if options.inputs is None:
         return parameters
@@ -459,7 +460,7 @@ def _shown_parameters(tool: Tool, options: ServeOptions) -> dict[str, Any]:
     if options.inputs is not None:
         return chosen_parameters(tool.name, parameters, options)
     if isinstance(tool, ComponentTool) and has_all_inputs_of_a_pipeline(tool):
-        # All inputs of all components would be shown: templates, filters, generation parameters.
+        # Otherwise, clients would see all inputs of all components: templates, filters, generation parameters.
         required = parameters.get("required", [])
         if not required:
             msg = (

@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Serves toolsets as they are now, and tools, resources and prompts of other MCP servers.
+Serves toolsets that may change, and the tools, resources and prompts of other MCP servers.
 
-Progress, cancellation and errors of the other server reach the client as they are. So do questions of a server of
+Progress, cancellation and errors of the other server are passed on to the client. So are questions of a server of
 revision 2026-07-28, if the toolset has `MCPHandlers(elicitation=answer_later)`: clients of that revision get them as
-the result of the call and continue it, at any worker; earlier ones are asked during the call.
+the result of the call and continue it, at any worker; clients of earlier revisions are asked during the call.
 """
 
 from __future__ import annotations
@@ -58,26 +58,26 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# How often a server may ask in one call before it is given up.
+# The most times that a server may ask during one call.
 _MOST_QUESTIONS = 20
 
 
 def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> ServedTool:
     """
-    Make a tool of the server of one of another server.
+    Make a tool of this server from a tool of another server.
 
     :param tool: The tool.
-    :param options: What the user said of it.
-    :param pool: Where its calls take their places.
+    :param options: Its options.
+    :param pool: The pool for its calls.
     :returns: The tool.
-    :raises ValueError: If clients cannot call it so.
+    :raises ValueError: If clients cannot call it with these options.
     """
     required = () if tool._definition is None else tool._definition.input_schema.get("required", ())
     for name in (tool.inputs_from_state or {}).values():
         if name in required and name not in options.bound:
             raise needs_state(tool.name, name)
     if tool._valid_inputs:
-        # With a typo, clients could set the argument.
+        # With a misspelt name, clients could set the argument.
         check_known("bound", options.bound, tool._valid_inputs, f"the arguments of tool '{tool.name}'")
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
@@ -92,7 +92,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     declared = ServeOptions(
         meta=_public(tool.meta), title=tool.title or None, icons=icons, annotations=tool.annotations
     )
-    # FastMCP has structured results that are objects only, and so have all revisions before 2026-07-28.
+    # Structured results must be objects in FastMCP, and in all revisions before 2026-07-28.
     is_object = (tool.output_schema or {}).get("type") == "object"
     return ServedTool.create(
         name=tool.name,
@@ -106,7 +106,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
 
 
 def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
-    # FastMCP writes its own there, also about tags and versions.
+    # FastMCP writes its own metadata there, for example tags and versions.
     return {key: value for key, value in (meta or {}).items() if key not in ("fastmcp", "_fastmcp")}
 
 
@@ -130,7 +130,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         except ValueError as error:
             if pending is None:
                 raise
-            # What is wrong with an answer, without the answer itself.
+            # The error describes what is wrong with an answer, without quoting it.
             msg = f"An answer of the user cannot be used: {error}"
             raise ToolError(msg) from None
         if not pending.questions or context is None:
@@ -146,7 +146,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
 
 
 def _result(result: Any) -> Any:
-    """Return the result as the server sent it; with outputs for the State of an Agent, it is a dictionary."""
+    """Return the result as the server sent it, or the dictionary of a tool with outputs for the State of an Agent."""
     if isinstance(result, str):
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
@@ -161,16 +161,16 @@ def _result(result: Any) -> Any:
 
 
 def _own(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return `_meta` without what one side of a connection says of itself, and not of what is behind it."""
+    """Return `_meta` without the protocol's entries about the connection itself, which do not apply to the client's."""
     own = {key: value for key, value in (meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
     return own or None
 
 
 def _continued(tool: MCPTool, context: Context | None) -> tuple[MCPPendingCall | None, dict[str, Any]]:
-    """Return the call that a client continues, and its answers."""
+    """Return the pending call that a client continues, and the client's answers."""
     if context is None or not context.request_state or context.input_responses is None:
         return None, {}
-    # FastMCP seals the state, so it comes from this server; but perhaps from a call of another tool.
+    # FastMCP seals the state, so it comes from this server, but it may be from a call of another tool.
     try:
         pending = MCPPendingCall.from_dict(json.loads(context.request_state))
     except ValueError:
@@ -186,7 +186,7 @@ def _answer(response: Any) -> Any:
     if not isinstance(response, types.ElicitResult):
         msg = "Only answers of the user can be forwarded."
         raise ToolError(msg)
-    # Without contents, a form has its defaults.
+    # Without content, the form is accepted with its defaults.
     return True if response.action == "accept" and response.content is None else response
 
 
@@ -199,23 +199,23 @@ async def _ask(context: Context, question: Any) -> Any:
             asking = context.session.elicit_form(question.message, question.schema or {}, related)
         response = await answer_of_user(asking)
     except TimeoutError:
-        msg = "The tool needs an answer of the user, who did not give one in time."
+        msg = "The tool needs an answer from the user, who did not reply in time."
         raise ToolError(msg) from None
     except SDKError as error:
-        msg = f"The tool needs an answer of the user, and the client cannot ask: {error.error.message}"
+        msg = f"The tool needs an answer from the user, and the client cannot ask: {error.error.message}"
         raise ToolError(msg) from None
     return _answer(response)
 
 
 def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
     """
-    Return what of an error is the other server's; clients do not learn where it is and how it is reached.
+    Turn another server's error into one for the client that does not reveal where that server is.
     """
     may_have_run, what = isinstance(error, MCPOutcomeUnknownError), ""
     if isinstance(error, MCPTimeoutError):
         what = "did not answer in time"
     elif may_have_run:
-        what = "gave no answer that can be used"
+        what = "sent no usable answer"
     elif isinstance(error.__cause__, MCPConnectionError):
         what = "cannot be reached"
     if what:
@@ -232,7 +232,7 @@ def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
 
 class _Made(NamedTuple):
     """
-    What was made of a tool, with the definition that it had then. It keeps the tool, so that no other one gets its id.
+    A served tool, with the definition that it was made from. It keeps the tool alive, so that its id is not reused.
     """
 
     tool: HaystackTool
@@ -242,12 +242,12 @@ class _Made(NamedTuple):
 
 class LiveTools(Source):
     """
-    The tools of a toolset as they are now, or one tool as it is now.
+    Serves the current tools of a toolset, or one tool with its current definition.
 
     A tool of another server gets its definition when it is warmed up.
     """
 
-    # The lists of a server whose changes are announced.
+    # The lists of the other server whose changes are announced to clients.
     _watched: tuple[Listing, ...] = ("tools",)
 
     def __init__(
@@ -257,7 +257,7 @@ class LiveTools(Source):
         Initialize the LiveTools.
 
         :param tools: The toolset or tool.
-        :param serve: Makes a tool of FastMCP of one of Haystack.
+        :param serve: Makes a tool of FastMCP from a tool of Haystack.
         :param may_be_tasks: Whether clients may run one of them as a background task.
         """
         super().__init__()
@@ -283,18 +283,16 @@ class LiveTools(Source):
 
     async def list_tools(self) -> Sequence[Tool]:
         """
-        List the tools that there are now; those of the last time if it cannot say.
+        List the current tools; those of the last listing if that fails.
         """
         try:
             if self._is_stale:
                 await self.warm_up()
             else:
                 self._look()
-        # Of any kind: a server that is down must not take the other tools from clients.
+        # Any error is caught, because a server that is down must not hide the other tools from clients.
         except Exception as error:
-            logger.warning(
-                "Tools cannot be listed anew, so clients see those that there were before: {error}", error=repr(error)
-            )
+            logger.warning("Tools cannot be listed again, so clients see the previous ones: {error}", error=repr(error))
         return self.known_tools
 
     def _look(self) -> None:
@@ -302,7 +300,7 @@ class LiveTools(Source):
         before = self._served
         is_same = list(before) == [id(tool) for tool in now]
         if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
-            return  # as nearly always: it is asked at each call
+            return  # the usual case, as this runs at each call
         self._serve_now({id(tool): self._made(tool, before.get(id(tool))) for tool in now})
         if before and before != self._served:
             self.changed("tools")
@@ -318,16 +316,16 @@ class LiveTools(Source):
         try:
             return _Made(tool, definition, self._serve(tool))
         except ValueError as error:
-            # The others of a toolset are of use without it.
+            # The other tools of the toolset are useful without it.
             logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
             return _Made(tool, definition, None)
 
     async def warm_up(self) -> None:
         """
-        Warm up the toolset or tool, and have it tell when it changes. What cannot be listed at the start is an error.
+        Warm up the toolset or tool, and watch it for changes. Raises an error if its tools cannot be listed.
         """
         self._watch()
-        # Before it begins: what changes meanwhile is not heard twice.
+        # Set before the warm-up, because a change during it sets this again, and is reported only once.
         self._is_stale = False
         try:
             await call_if_there(self._tools, "warm_up")
@@ -338,7 +336,7 @@ class LiveTools(Source):
 
     def _watch(self) -> None:
         """
-        Announce changes of a server, until `close`.
+        Announce changes of the other server, until `close`.
         """
         if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
             self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), self._watched)
@@ -346,7 +344,7 @@ class LiveTools(Source):
     def _note_change(self, toolset: MCPToolset, listing: Any) -> None:
         if listing == "tools":
             self._is_stale = True
-            with suppress(MCPError, ValueError):  # the next warm-up raises it
+            with suppress(MCPError, ValueError):  # the next warm-up raises the error
                 toolset.refresh()
         self.changed(listing)
 
@@ -362,15 +360,15 @@ class LiveTools(Source):
 
 
 def _definition(tool: HaystackTool) -> tuple[Any, ...]:
-    # An object is compared with itself first, so that this costs little.
+    # Cheap to compare, because Python checks for identical objects first.
     return tool.name, tool.description, tool.parameters
 
 
 # Reading
 
-# Expressions that FastMCP does not know.
+# Template expressions that FastMCP does not support.
 _OPERATOR = re.compile(r"\{[+#./;&]")
-# What FastMCP makes a resource with, before it has its own URI.
+# The URI with which FastMCP makes a resource, before it is replaced by the real one.
 _STAND_IN = "resource://stand-in"
 
 
@@ -380,19 +378,19 @@ class _RemoteTemplate(ResourceTemplate):
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """
-        Match a URI, also with operators as in `{+path}`, which FastMCP does not know.
+        Match a URI. Unlike FastMCP, this supports operators as in `{+path}`.
 
         :param uri: The URI.
-        :returns: What stands for the variables, for FastMCP to look for hostile paths in it; None if it does not match.
+        :returns: The values of the variables, in which FastMCP looks for hostile paths; None if it does not match.
         """
-        # FastMCP 4.2 takes an operator for a part of the name, and refuses the path from the root that it stands for.
+        # FastMCP 4.2 takes an operator for a part of the name, and refuses absolute paths as its value.
         known = None if _OPERATOR.search(self.uri_template) else super().matches(uri)
         if known is not None or self._parsed is None:
             return known
         found = self._parsed.match(uri)
         if found is None:
             return None
-        # A path from the root is what `{+path}` is for. What leads out of it is still refused.
+        # `{+path}` is meant for absolute paths. FastMCP still refuses paths that lead out of the root.
         texts = {name: each if isinstance(each, str) else "/".join(each) for name, each in found.items()}
         return {name: text.lstrip("/") for name, text in texts.items()}
 
@@ -417,12 +415,12 @@ class _RemotePrompt(Prompt):
 
         :param arguments: Its arguments.
         :returns: The messages.
-        :raises PromptError: If the other server does not give it.
+        :raises PromptError: If the other server does not return it.
         """
         try:
             result = await self._toolset.get_prompt_async(self._remote_name, arguments)
         except MCPError as error:
-            msg = f"The server behind prompt '{self.name}' did not give it."
+            msg = f"The server behind prompt '{self.name}' did not return it."
             raise PromptError(msg) from error
         messages = [Message(each.content, role=each.role) for each in result.messages]
         return PromptResult(messages, description=result.description, meta=_own(result.meta))
@@ -430,7 +428,7 @@ class _RemotePrompt(Prompt):
 
 class ServedServer(LiveTools):
     """
-    The tools, resources and prompts of one other server, as they are now.
+    Serves the current tools, resources and prompts of one other server.
     """
 
     _watched = ("tools", "resources", "prompts")
@@ -440,7 +438,7 @@ class ServedServer(LiveTools):
         Initialize the ServedServer.
 
         :param toolset: The toolset of the server.
-        :param options: What is said of all of it: who may see it holds for tools, resources and prompts.
+        :param options: The options of the toolset. `tags` and `scopes` also apply to resources and prompts.
         :param of_tools: Parameters of LiveTools.
         """
         super().__init__(toolset, **of_tools)
@@ -458,10 +456,10 @@ class ServedServer(LiveTools):
 
     async def find_resources(self, uri: str) -> list[Resource]:
         """
-        Find a resource by its URI: one that is listed, or one that the server has linked to in a result.
+        Find a resource by its URI: a listed one, or one to which the server has linked in a result.
 
         :param uri: The URI.
-        :returns: The resource; none if the server has said nothing of it.
+        :returns: The resource; none if the server has neither listed it nor linked to it.
         """
         listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
         if listed or not self._toolset.connection._was_given(uri):
@@ -473,7 +471,7 @@ class ServedServer(LiveTools):
         Make a resource.
 
         :param uri: Its URI at the other server.
-        :param shown: What clients see.
+        :param shown: The properties that clients see.
         :returns: The resource, which is read at the other server.
         """
 
@@ -481,12 +479,12 @@ class ServedServer(LiveTools):
             try:
                 result = await self._toolset.read_resource_async(uri)
             except MCPError as error:
-                msg = f"The server behind resource '{uri}' did not give it."
+                msg = f"The server behind resource '{uri}' did not return it."
                 raise ResourceError(msg) from error
             return ResourceResult([_content(each) for each in result.contents], meta=_own(result.meta))
 
-        # FastMCP would write the URI in another way (blanks, umlauts, upper case), and refuse what is no URL, for which
-        # no resource of the server would be listed.
+        # FastMCP would rewrite the URI (blanks, umlauts, upper case), and refuse one that is not a URL, after which no
+        # resource of the server would be listed.
         return Resource.from_function(read, _STAND_IN, **{**self._shared, **shown}).model_copy(update={"uri": uri})
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
@@ -500,14 +498,14 @@ class ServedServer(LiveTools):
 
     async def list_prompts(self) -> list[_RemotePrompt]:
         """
-        List the prompts. They have the prefix that the tools of the toolset have.
+        List the prompts. They have the same prefix as the tools of the toolset.
 
         :returns: The prompts; none if the server cannot be reached.
         """
         return [self._prompt(each) for each in await self._list("prompts", self._toolset.list_prompts_async)]
 
     async def _list(self, capability: str, listing: Callable[[], Awaitable[list[T]]]) -> list[T]:
-        self._watch()  # of a toolset that was added while the server runs
+        self._watch()  # needed for a toolset that was added while the server runs
         if capability not in (self._toolset.capabilities or {}):
             return []
         try:
@@ -524,7 +522,7 @@ class ServedServer(LiveTools):
         try:
             template._parsed = UriTemplate.parse(listed.uri_template)
         except ValueError:
-            logger.debug("The URI template {template} can be read by nobody", template=repr(listed.uri_template))
+            logger.debug("The URI template {template} cannot be parsed", template=repr(listed.uri_template))
         return template
 
     def _prompt(self, listed: types.Prompt) -> _RemotePrompt:
@@ -532,7 +530,7 @@ class ServedServer(LiveTools):
             PromptArgument(name=each.name, description=each.description, required=bool(each.required))
             for each in listed.arguments or []
         ]
-        # As its tools are, so that two servers may have a prompt of the same name.
+        # The prefix, which its tools also have, allows two servers to have a prompt of the same name.
         prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
         prompt = _RemotePrompt(**{**self._shown(listed), "name": name}, arguments=arguments)
@@ -545,7 +543,7 @@ class ServedServer(LiveTools):
 
 
 def _normalized(uri: str) -> str:
-    # Older clients ask for what pydantic makes of a URI.
+    # Older clients request a URI in the form to which pydantic has normalized it.
     try:
         return str(AnyUrl(uri))
     except ValueError:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Pipelines as tools: which inputs clients set, which outputs they get, and how a call runs.
+Serves pipelines as tools: chooses the inputs and outputs for clients, and runs calls.
 
 A socket is written as in `Pipeline.connect`: `"retriever.query"`. A name without a dot stands for all open sockets of
 that name.
@@ -63,11 +63,11 @@ def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, poo
     :param pipelines: Pipelines and SuperComponents by the names that clients see. A `Path`, or a text that ends with
         `.yaml` or `.yml`, is a YAML file; any other text is YAML itself. Both go through the checks of
         `Pipeline.loads`.
-    :param options: What is said of them, by the same names.
-    :param pool: Where their calls take their places.
+    :param options: Their options, by the same names.
+    :param pool: The pool for their calls.
     :returns: A source for each.
     :raises ValueError: If one cannot be served; the message says why.
-    :raises DeserializationError: If a YAML cannot be loaded.
+    :raises DeserializationError: If YAML cannot be loaded.
     """
     for name, given, own in options.each("pipelines", pipelines, "pipelines"):
         with errors_named("pipeline", name):
@@ -115,7 +115,7 @@ def _serve_pipeline(
     )
 
 
-# Told of each component of a served pipeline before it runs; by raising, it stops the run.
+# Called with the name of each component of a served pipeline before it runs. It can stop the run with an exception.
 _before_component: ContextVar[Callable[[str], None]] = ContextVar("mcp_haystack_before_component")
 
 
@@ -138,23 +138,23 @@ async def _run(
         return dict(await call.in_thread(lambda: observed.run(**parameters)))
     finally:
         _before_component.reset(token)
-        # Of a run that was cancelled, or in which a component failed, Haystack 2 leaves the others behind.
+        # Haystack 2 does not end the tasks of other components if a run is cancelled, or a component fails.
         for task in tasks - {asyncio.current_task()}:
             task.cancel()
 
 
 def _observed(pipeline: Any) -> Any:
     """
-    Copy a pipeline so that `_before_component` is told of each component before it runs.
+    Copy a pipeline so that `_before_component` is called for each component before it runs.
 
-    There is one copy for all runs: Haystack notes in a pipeline when it sent telemetry of it.
+    All runs share one copy, because Haystack records in a pipeline when it last sent telemetry about it.
 
-    :param pipeline: A pipeline. It stays as it is, and shares its components and connections with the copy.
+    :param pipeline: A pipeline. It is not changed, and shares its components and connections with the copy.
     :returns: The copy.
     """
 
     def telling(run_component: Callable[..., Any]) -> Callable[..., Any]:
-        # Whether it is a coroutine function or not: the result is passed on.
+        # This works for coroutine functions as well, because the result is passed on.
         def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
             _before_component.get()(component_name)
             return run_component(component_name, *args, **kwargs)
@@ -171,7 +171,7 @@ def _observed(pipeline: Any) -> Any:
 
 def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]) -> dict[str, Any]:
     """
-    Take the outputs that clients get. Those of branches that did not run are left out, and so is what is None.
+    Return the outputs for clients, without those that are None or from branches that did not run.
     """
     results = {name: found.get(component, {}).get(output) for name, ((component, output), _) in outputs.items()}
     return {name: value for name, value in results.items() if value is not None}
@@ -190,9 +190,9 @@ def _pipeline(name: str, given: Any) -> Any:
 
 def _through_names_of(given: Any, options: ServeOptions) -> tuple[Any, Any]:
     """
-    The names of a SuperComponent's inputs and outputs take the place of those of its sockets.
+    Translate the names of a SuperComponent's inputs and outputs into sockets of its pipeline.
 
-    Its own names are not checked as those in options are: they may be any text.
+    Unlike names in options, its own names are not checked: they may be any text.
     """
     inputs: Any = None
     if options.inputs is not None or has_chosen_inputs(given):
@@ -209,7 +209,7 @@ def _own_description(given: Any) -> str | None:
 
 def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     """
-    Replace the names of a SuperComponent by what they stand for.
+    Replace the names of a SuperComponent by the sockets that they stand for.
     """
     if chosen is None:
         return dict(known)
@@ -236,7 +236,7 @@ def _load(name: str, given: str | Path) -> Pipeline:
         return Pipeline.loads(text)
     except Exception as error:
         malformed: Any = error.__cause__ if isinstance(error.__cause__, yaml.YAMLError) else None
-        # YAML quotes its lines, and Haystack the parameters of a component: there may be secrets among them.
+        # These errors may contain secrets: YAML quotes its lines, and Haystack the parameters of a component.
         reason = str(malformed or _QUOTED_DATA.sub(". ", str(error)))
         mark = getattr(malformed, "problem_mark", None)
         if mark is not None:
@@ -256,13 +256,13 @@ def map_inputs(
     pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, bound: Iterable[str]
 ) -> tuple[dict[str, ServedInput], dict[str, tuple[Socket, ...]]]:
     """
-    Decide which inputs clients set.
+    Choose the inputs that clients set.
 
     :param pipeline: The pipeline.
-    :param chosen: What the user chose; None for the mandatory inputs and the variables of prompts.
-    :param bound: The names of what the server sets.
-    :returns: The inputs that clients set, and where all arguments go, including bound ones; both by name.
-    :raises ValueError: If there is no such input, if a mandatory one is left over, or if clients cannot send it.
+    :param chosen: The user's choice; None for the mandatory inputs and the variables of prompts.
+    :param bound: The names of the inputs that the server sets.
+    :returns: The inputs that clients set, and the sockets of all arguments, including bound ones; both by name.
+    :raises ValueError: If an input does not exist or cannot be sent by clients, or nothing sets a mandatory one.
     """
     sockets = {
         (component, name): socket for component, found in pipeline.inputs().items() for name, socket in found.items()
@@ -282,12 +282,12 @@ def map_inputs(
 
 def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None) -> dict[str, tuple[Socket, Any]]:
     """
-    Decide which outputs clients get.
+    Choose the outputs that clients get.
 
     :param pipeline: The pipeline.
-    :param chosen: What the user chose; None for those that no other component takes.
+    :param chosen: The user's choice; None for the outputs that no other component takes.
     :returns: The socket and its type, by the name for clients.
-    :raises ValueError: If there is no such output, or if there are several.
+    :raises ValueError: If an output does not exist, or its name is ambiguous.
     """
     every = _typed(pipeline.outputs(include_components_with_connected_outputs=True))
     if chosen is None:
@@ -301,7 +301,7 @@ def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None)
         found = _find("outputs", path, every)
         socket, *others = found
         if others:
-            msg = f"Several components have the output '{path}': {_listed(found)}. Say which one."
+            msg = f"Several components have the output '{path}': {_listed(found)}. Name one of them."
             raise ValueError(msg)
         mapped[name] = (socket, every[socket])
     return mapped
@@ -313,7 +313,7 @@ def _typed(outputs: dict[str, dict[str, Any]]) -> dict[Socket, Any]:
 
 def _named(sockets: Iterable[Socket]) -> dict[str, Socket]:
     """
-    Name each socket for itself; with its component where that is not enough.
+    Name each socket by itself, or with its component if that would be ambiguous.
     """
     sockets = list(sockets)
     names = [name for _, name in sockets]
@@ -322,9 +322,9 @@ def _named(sockets: Iterable[Socket]) -> dict[str, Socket]:
 
 def _default_inputs(pipeline: Any, sockets: dict[Socket, Any]) -> dict[str, tuple[Socket, ...]]:
     """
-    The mandatory inputs, and the variables of prompts, which are not mandatory on Haystack 2.
+    Return the mandatory inputs, and the variables of prompts, which are not mandatory on Haystack 2.
 
-    One argument goes to all sockets of its name if their types are the same.
+    One argument is passed to all sockets of its name if their types are the same.
     """
     wanted = [
         (component, name)
@@ -343,7 +343,7 @@ def _default_inputs(pipeline: Any, sockets: dict[Socket, Any]) -> dict[str, tupl
 
 def _prompt_variables(component: Any) -> Sequence[str]:
     """
-    Variables that a prompt builder renders as nothing when they are missing, because nobody said which are required.
+    Return the variables that a prompt builder renders as empty if they are missing, because none is set as required.
     """
     if getattr(component, "required_variables", None):
         return ()
@@ -394,7 +394,7 @@ def _served_input(name: str, found: list[dict[str, Any]], pipeline: Any, group: 
     typed = [socket for socket in found if socket["type"] is not Any] or found
     if len({str(socket["type"]) for socket in typed}) > 1:
         shown = ", ".join(f"{'.'.join(each)} ({socket['type']})" for each, socket in zip(group, found, strict=True))
-        msg = f"The input '{name}' goes to sockets of different types: {shown}. Give them names of their own."
+        msg = f"The input '{name}' goes to sockets of different types: {shown}. Give them different names."
         raise ValueError(msg)
     declared = typed[0]["type"]
     if not is_servable(declared):

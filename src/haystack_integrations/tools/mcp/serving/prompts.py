@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Prompt builders as prompts.
+Serves prompt builders as prompts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import CallPool, Reads, refused
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ReadRunner, refused
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
@@ -31,11 +31,11 @@ def prompt_sources(prompts: Mapping[str, Any], *, options: NamedOptions, pool: C
 
     :param prompts: Prompt builders by the names that clients see: `PromptBuilder`, `ChatPromptBuilder` or any component
         with `variables` and an output `prompt`, a text or ChatMessages.
-    :param options: What is said of them, by these names: `bound` sets variables that clients neither see nor set,
-        `inputs` chooses the others or gives them other names, and `completions` are values to choose from.
-    :param pool: Where prompts that are rendered take their places.
+    :param options: Their options, by the same names: `bound` sets variables that clients neither see nor set,
+        `inputs` chooses or renames the others, and `completions` has values that clients offer.
+    :param pool: The pool for rendering prompts.
     :returns: A source for each.
-    :raises ValueError: If something is no prompt builder, or options do not fit its variables.
+    :raises ValueError: If something is not a prompt builder, or options do not fit its variables.
     """
     for name, builder, own in options.each("prompts", prompts, "prompt builders"):
         yield Source(parts=[builder], prompts=[ServedPrompt.create(name, builder, own, pool)])
@@ -43,26 +43,26 @@ def prompt_sources(prompts: Mapping[str, Any], *, options: NamedOptions, pool: C
 
 class ServedPrompt(Prompt):
     """
-    A prompt that a component builds.
+    A prompt that a prompt builder renders.
     """
 
     _run: Callable[..., Any] = PrivateAttr()
     _options: ServeOptions = PrivateAttr()
-    _places: Reads = PrivateAttr()
+    _reads: ReadRunner = PrivateAttr()
     # Variables of the builder by the names of arguments.
     _variables: dict[str, str] = PrivateAttr()
 
     @classmethod
     def create(cls, name: str, builder: Any, options: ServeOptions, pool: CallPool) -> ServedPrompt:
         """
-        Make a prompt of a builder.
+        Make a prompt from a builder.
 
         :param name: The name for clients, unless the options have another one.
         :param builder: The component.
-        :param options: What the user said of it.
-        :param pool: Where it takes its places.
+        :param options: Its options.
+        :param pool: The pool for rendering it.
         :returns: The prompt.
-        :raises ValueError: If it is no prompt builder, or the options do not fit its variables.
+        :raises ValueError: If it is not a prompt builder, or the options do not fit its variables.
         """
         variables = getattr(builder, "variables", None)
         if not callable(getattr(builder, "run", None)) or not isinstance(variables, Sequence | Mapping):
@@ -87,7 +87,7 @@ class ServedPrompt(Prompt):
         )
         prompt._run = builder.run
         prompt._options = options
-        prompt._places = Reads(f"Prompt '{prompt.name}'", options, pool)
+        prompt._reads = ReadRunner(f"Prompt '{prompt.name}'", options, pool)
         prompt._variables = shown
         check_known(f"options[{name!r}].completions", options.completions, shown, "the arguments of the prompt")
         return prompt
@@ -108,7 +108,7 @@ class ServedPrompt(Prompt):
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
             raise refused(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
-        outputs = await self._places.run_bound(lambda bound: self._run(**values, **bound))
+        outputs = await self._reads.run_bound(lambda bound: self._run(**values, **bound))
         prompt = outputs[_OUTPUT]
         messages = [ChatMessage.from_user(prompt)] if isinstance(prompt, str) else prompt
         return PromptResult(
@@ -121,25 +121,25 @@ class ServedPrompt(Prompt):
         Complete an argument.
 
         :param argument: Its name.
-        :param value: What was typed so far.
-        :param known: The arguments that are known.
-        :returns: The values that go on so.
+        :param value: The text that was typed so far.
+        :param known: The values of other arguments.
+        :returns: The possible values.
         """
         candidates = self._options.completions.get(argument, ())
         if not callable(candidates):
             return [each for each in candidates if each.casefold().startswith(value.casefold())]
         try:
-            found = await self._places.run(candidates, value, known)
+            found = await self._reads.run(candidates, value, known)
             return [str(each) for each in found]
         except Exception as error:
-            # Clients until 2025-11-25 would get the text of any other error.
+            # Clients of revisions up to 2025-11-25 would get the text of any other error.
             msg = f"Error completing '{argument}' of prompt '{self.name}'"
             raise PromptError(msg) from error
 
 
 def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
     """
-    Return the variables that clients set, by the names of arguments.
+    Return the variables that clients set, by the names of the arguments.
     """
     given = options.inputs
     shown: dict[str, Any]
@@ -154,7 +154,7 @@ def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions)
 
 def _mcp_messages(message: ChatMessage, options: ServeOptions) -> list[Message]:
     """
-    Turn a message into MCP's, which have one content each, and no role but those of the user and the assistant.
+    Convert a message to messages of MCP, which have one content each, and only the roles user and assistant.
     """
     role: Literal["user", "assistant"] = "assistant" if message.role.value == "assistant" else "user"
     messages = []

@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a tool returned as the result of an MCP call: content for the model, structured content for programs.
+Converts what a tool returned to the result of an MCP call: content for the model, structured content for programs.
 
-* An object (a dictionary, a dataclass, a pydantic model) is structured content; anything else only with an output
-  schema, which then says `x-fastmcp-wrap-result`, as FastMCP's do: the client gets it as `{"result": ...}`.
-* Documents and ChatMessages have the form of `Document.to_dict(flatten=False)` and `ChatMessage.to_dict()`, from which
-  `from_dict` makes them again. Embeddings and binary data are left out, unless they were asked for.
-* Images, audio and files become content of their kinds, also those inside of other values.
-* Numbers that JSON has not (NaN, infinity) are null, and so are Secrets. Half a surrogate pair, which is no text, is
-  the replacement character.
-* Structured content that does not fit the output schema is an error here: clients would throw the whole answer away.
+* An object (a dictionary, a dataclass, a pydantic model) is structured content. Any other value is so only with an
+  output schema that has `x-fastmcp-wrap-result`, as FastMCP's do: the client gets it as `{"result": ...}`.
+* Documents and ChatMessages have the form of `Document.to_dict(flatten=False)` and `ChatMessage.to_dict()`, which
+  `from_dict` can read. Embeddings and binary data are left out, unless the options include them.
+* Images, audio and files become content of their kinds, even inside other values.
+* Numbers that JSON lacks (NaN, infinity) become null, and so do Secrets. Half a surrogate pair, which is not valid
+  text, becomes the replacement character.
+* Structured content that does not fit the output schema is an error, because clients would reject the whole answer.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Haystack's own classes, which have a form of their own.
+# Haystack's classes that are written in a special form.
 OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
-# A longer text is not sent in addition to structured content that has it, too: clients take events of 1 MiB at most
-# from a stream. What they show a model is the beginning.
+# If structured content has the same text, only its beginning is sent as content when it is longer than this, because
+# clients accept events of at most 1 MiB in a stream. Models see that beginning.
 _LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
 
 
 @dataclass
 class JsonWriter:
     """
-    Turns values into JSON, within the limits of the options.
+    Converts values to JSON, within the limits of the options.
 
-    :param options: What to leave out.
-    :param notes: What was left out because of a limit, for the client.
+    :param options: The options, with the limits.
+    :param notes: Notes for the client about what a limit has cut.
     """
 
     options: ServeOptions
@@ -67,15 +67,15 @@ class JsonWriter:
 
     def write(self, value: Any) -> Any:
         """
-        Turn a value into JSON.
+        Convert a value to JSON.
 
         :param value: Any value.
-        :returns: What `json.dumps` takes: dictionaries, lists, texts, numbers, booleans and None.
+        :returns: A value for `json.dumps`: dictionaries, lists, texts, numbers, booleans and None.
         """
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Enum):
-            # A value of an Enum is one of a few: a part of it is none of them.
+            # The value of an Enum is never cut, because the beginning of it would not be a member.
             return well_formed(value.value) if isinstance(value.value, str) else self.write(value.value)
         if isinstance(value, str):
             return self.text(value)
@@ -127,11 +127,11 @@ class JsonWriter:
             if hasattr(value, "__pydantic_fields__") and not _contains_haystack(value):
                 return self.write(to_jsonable_python(value, bytes_mode="base64", by_alias=False))
             return {each.name: self.write(getattr(value, each.name)) for each in dataclasses.fields(value)}
-        for conversion in ("tolist", "to_dict"):  # of arrays and numbers of NumPy and its kin; of Haystack's classes
+        for conversion in ("tolist", "to_dict"):  # arrays and numbers of NumPy and the like; Haystack's classes
             convert = getattr(value, conversion, None)
             if callable(convert) and not isinstance(value, type):
                 return self.write(convert())
-        # The keys of a dictionary, a range, a deque. Not what has a text of its own.
+        # For example, the keys of a dictionary, a range or a deque, but not classes that define `__str__`.
         if isinstance(value, Sequence | Set | ValuesView) and type(value).__str__ is object.__str__:
             return self._list(list(value))
         written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
@@ -143,7 +143,7 @@ class JsonWriter:
             left_out = {"embedding", "sparse_embedding"} if not self.options.include_embeddings else set()
             left_out |= set() if with_data else {"blob"}
             names = [each.name for each in dataclasses.fields(value) if each.name not in left_out]
-            # The id whole, however long: it is what the document is found by.
+            # The id is never cut, because documents are found by it.
             return {name: self.write(getattr(value, name)) for name in names} | {"id": well_formed(value.id)}
         if isinstance(value, ChatMessage):
             written = value.to_dict()
@@ -162,7 +162,7 @@ class JsonWriter:
         return {**described, **data} if self.options.include_blobs else described
 
     def _model(self, model: BaseModel) -> Any:
-        """Write a model as pydantic does, but for fields with Haystack's classes, which have their own form."""
+        """Write a model as pydantic does, except for fields with Haystack's classes, which have a special form."""
         fields = type(model).model_fields
         own = {
             name: value
@@ -191,10 +191,10 @@ def _contains_haystack(value: Any) -> bool:
 
 def well_formed(text: str) -> str:
     """
-    Make a text that can be sent of one that may have halves of surrogate pairs: models write them, one chunk each.
+    Repair halves of surrogate pairs, with which a text cannot be sent. Models write the two halves in separate chunks.
 
     :param text: The text.
-    :returns: The text with whole pairs joined, and with U+FFFD for each other half.
+    :returns: The text with pairs joined, and with U+FFFD for each half without the other.
     """
     text = str(text)
     try:
@@ -211,7 +211,7 @@ def _key(key: Any) -> str:
 
 
 def _shown(value: Any) -> str:
-    # Not the default form, which has an address in memory and helps nobody.
+    # The default form is replaced, because it has an address in memory, which is of no use to clients.
     kind: Any = type(value)
     is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
     return f"<{kind.__name__}>" if is_default else str(value)
@@ -220,10 +220,10 @@ def _shown(value: Any) -> str:
 @dataclass(frozen=True)
 class Answer:
     """
-    What a tool returned, where the model is to see something else of it than a program.
+    A return value of a tool for which the model sees something else than a program.
 
-    :param value: What it returned.
-    :param shown: What the model sees.
+    :param value: The return value, for structured content.
+    :param shown: The value that the model sees.
     """
 
     value: Any
@@ -232,7 +232,7 @@ class Answer:
 
 class ResultWriter:
     """
-    Turns what one tool returns into results of its calls.
+    Converts the return values of one tool to results of its calls.
     """
 
     def __init__(self, tool_name: str, output_schema: dict[str, Any] | None, options: ServeOptions) -> None:
@@ -241,7 +241,7 @@ class ResultWriter:
 
         :param tool_name: The name of the tool, for messages.
         :param output_schema: The output schema, if it has one.
-        :param options: What to leave out.
+        :param options: The options, with the limits.
         """
         self._tool_name = tool_name
         self._options = options
@@ -252,10 +252,10 @@ class ResultWriter:
 
     def result(self, value: Any) -> ToolResult:
         """
-        Turn what the tool returned into the result of the call.
+        Convert a return value of the tool to the result of the call.
 
-        :param value: What it returned, or an `Answer`. A `ToolResult`, a `CallToolResult` and an `InputRequiredResult`
-            are sent as they are.
+        :param value: The return value, or an `Answer`. A `ToolResult`, a `CallToolResult` and an `InputRequiredResult`
+            are sent unchanged.
         :returns: The result.
         :raises ToolError: If it does not fit the output schema.
         """
@@ -301,7 +301,7 @@ def _without_repetition(
     block: types.ContentBlock, structured: dict[str, Any], *, is_same: bool
 ) -> list[types.ContentBlock]:
     """
-    Keep the beginning of a long text that the structured content has, too.
+    Keep only the beginning of a long text that the structured content also has.
     """
     if not isinstance(block, types.TextContent) or len(block.text) <= _LONGEST_REPEATED:
         return [block]
@@ -314,10 +314,10 @@ def _without_repetition(
 
 def content_blocks(value: Any, options: ServeOptions) -> list[types.ContentBlock]:
     """
-    Turn a value into content for the model.
+    Convert a value to content for the model.
 
     :param value: The value, such as a part of a ChatMessage.
-    :param options: What to leave out.
+    :param options: The options, with the limits.
     :returns: Its texts, images, audio and files.
     """
     return _content(value, JsonWriter(options))
@@ -349,7 +349,7 @@ def _content(value: Any, writer: JsonWriter, written: Any = None) -> list[types.
     if block is not None:
         return [block]
     written = writer.write(value) if written is None else written
-    # A date or an Enum is a text like any other.
+    # Dates and Enums may be written as text, which needs no quotes.
     text = written if isinstance(written, str) else json.dumps(written, ensure_ascii=False)
     return [types.TextContent(type="text", text=text), *_media_inside(value, writer)]
 
@@ -383,18 +383,18 @@ def _binary(data: str, mime_type: str | None, name: str | None) -> types.Content
         return types.ImageContent(type="image", data=data, mime_type=mime_type)
     if kind == "audio" and mime_type:
         return types.AudioContent(type="audio", data=data, mime_type=mime_type)
-    # FastMCP's File has the same URI for what is no file.
+    # FastMCP's File uses the same URI for data without a file name.
     uri = f"file:///{name or 'resource'}"
     contents = types.BlobResourceContents(uri=uri, mime_type=mime_type or "application/octet-stream", blob=data)
     return types.EmbeddedResource(type="resource", resource=contents)
 
 
 def _media_inside(value: Any, writer: JsonWriter) -> Iterator[types.ContentBlock]:
-    """Find what only content can show: images and files in the outputs of a pipeline, e.g. in replies."""
+    """Find media inside a value, such as images in the replies of a pipeline, which only content can show."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, str | int | float):
-        return  # as most of what is in long lists
+        return  # most items of long lists end here
     if isinstance(value, list | tuple):
         for each in value:
             yield from _media_inside(each, writer)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Running a server as a process, and stopping it so that no call loses its answer.
+Runs a server as a process, and stops it so that no call loses its answer.
 
-FastMCP and uvicorn run it. At SIGTERM and SIGINT they would cut the calls; here, these have the grace period to finish.
+FastMCP and uvicorn do the work. At SIGTERM and SIGINT they would cut off calls; here, calls get a grace period.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 ServerFactory = Callable[[], "FastMCP[Any] | Awaitable[FastMCP[Any]]"]
 
-# The largest body that the SDK's HTTP server takes, in bytes: 4 MiB.
+# The largest body that the SDK's HTTP server accepts, in bytes: 4 MiB.
 LARGEST_BODY = DEFAULT_MAX_REQUEST_BODY_SIZE
 
 
@@ -75,31 +75,32 @@ _Path = Annotated[str, AfterValidator(_check_path)]
 _BodySize = Annotated[int, Field(ge=1, le=LARGEST_BODY)]
 _GracePeriod = Annotated[float, Field(ge=0.1, le=3600)]
 _PORT = 8000
-# Importing Haystack and a model in a new worker may keep it from answering the supervisor.
+# Seconds within which a worker must answer the supervisor. A new one cannot while it imports Haystack and a model.
 _WORKER_SILENCE = 60
 # The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
 _CLOSING_SHARE, _LONGEST_CLOSING = 0.2, 2.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# How long a signal may be overlooked, in seconds.
+# The longest time until a signal is noticed, in seconds.
 _LOOK_AFTER = 0.5
-# The applications of this process whose calls may still run: the order to end event streams is for all of them.
+# The applications of this process whose calls may still run. Event streams of all of them can only be ended together.
 _with_calls: set[CallGuard] = set()
 
 
-class Stop:
+class StopOrder:
     """
-    The order to stop: given once, by a signal or by the end of stdin.
+    The order to stop, which a signal or the end of stdin gives once.
 
-    From then on the process has `grace_period` seconds. If it has not ended by then, because a thread is still busy
-    that nobody can interrupt, it is ended with `os._exit`; not after an error, which its caller may have caught.
+    The process then has `grace_period` seconds. If it has not ended by then, because a thread that cannot be
+    interrupted is still busy, it is ended with `os._exit`, unless an error has ended the server: the caller may have
+    caught it.
     """
 
     def __init__(self, grace_period: float, wind_down: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         """
-        Prepare the order without giving it. In the event loop of the server.
+        Initialize the StopOrder, without giving the order. Call this in the event loop of the server.
 
         :param grace_period: Seconds from the order to the end of the process.
-        :param wind_down: Run in that loop when the order is given. It gets the time that calls have.
+        :param wind_down: Runs in that loop when the order is given. It gets the seconds that calls have to finish.
         """
         self.grace_period = grace_period
         self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _LONGEST_CLOSING)
@@ -107,19 +108,19 @@ class Stop:
         self._has_failed = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._wind_down = wind_down
-        # Not collected before it is done.
+        # The reference keeps the task from being garbage-collected before it is done.
         self._task: asyncio.Task[None] | None = None
 
     def request(self, reason: str) -> None:
         """
-        Order the process to stop. Later orders change nothing.
+        Order the process to stop. Later orders have no effect.
 
-        :param reason: What gave it, for the log.
+        :param reason: The reason, for the log.
         """
         if not self.requested:
             self.requested = True
             try:
-                # A signal handler may have interrupted anything in the loop.
+                # Thread-safe, because a signal handler may have interrupted the loop at any point.
                 self._loop.call_soon_threadsafe(self._begin)
             except RuntimeError:  # the server has ended by itself, and its loop is closed
                 return
@@ -131,11 +132,11 @@ class Stop:
     @contextmanager
     def on_signals(self, *, with_others: bool) -> Iterator[None]:
         """
-        Stop at SIGTERM and SIGINT; a second SIGINT ends the process at once.
+        Stop at SIGTERM and SIGINT within a block; a second SIGINT ends the process at once.
 
-        Signals reach the main thread only: on any other thread this does nothing.
+        Signals reach only the main thread, so this does nothing on any other thread.
 
-        :param with_others: Whether the handlers that there were before are called, too.
+        :param with_others: Whether to call the previous handlers as well.
         """
         numbers = _STOP_SIGNALS if threading.current_thread() is threading.main_thread() else ()
         previous = {int(number): signal.getsignal(number) for number in numbers}
@@ -159,13 +160,13 @@ class Stop:
             raise
         finally:
             looking.cancel()
-            # What comes while the process winds up is part of the same order.
+            # After an order, the handlers stay, because further signals during the shutdown belong to the same order.
             if not self.requested:
                 for stop_signal, before in previous.items():
                     signal.signal(stop_signal, before)
 
     def _watch(self, reason: str) -> None:
-        # Logged here: a signal handler may have interrupted a thread that was writing to the log.
+        # Logged here and not in the signal handler, which may have interrupted a thread that was writing to the log.
         logger.info("Stopping: {reason}. Running calls have {seconds} s.", reason=reason, seconds=self.time_for_calls)
         if self._has_failed.wait(self.grace_period):
             return
@@ -175,14 +176,14 @@ class Stop:
             try:
                 stream.flush()
             except (OSError, ValueError):
-                # Nobody reads it any more.
+                # The reader has closed its end.
                 continue
         os._exit(0)
 
 
 async def _look_for_signals() -> None:
-    # Python runs the handler of a signal between two steps of the main thread. If it comes after the last step before
-    # the loop waits for events, it would be run only once there is one.
+    # Python runs a signal handler between two steps of the main thread. If a signal arrives just before the loop waits
+    # for events, its handler would not run until the next event.
     while True:
         await asyncio.sleep(_LOOK_AFTER)
 
@@ -205,25 +206,25 @@ def http_app(
     It answers `GET /health` with `{"status": "ok"}`, and checks the Host and the Origin of requests. When the process
     is told to stop, it lets calls finish, and then ends the streams that would never end by themselves.
 
-    :param server: What is served.
+    :param server: The server.
     :param path: Path of the endpoint.
     :param stateless: True to keep no sessions, so that any worker can answer any request.
-    :param allowed_hosts: Names that requests may have in `Host`. By default the names of this machine if the server is
-        bound to a loopback address, and any otherwise.
+    :param allowed_hosts: Names that requests may have in `Host`. By default, the names of this machine if the server is
+        bound to a loopback address, otherwise any name.
     :param allowed_origins: Origins of web pages that may call the server, like `"https://app.example.com"`. By default
         only pages from this machine, if the server is bound to a loopback address.
     :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
-    :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
-        `fastmcp.server.event_store.EventStore` does.
-    :param grace_period: Seconds that the process may take to end once it is told to: 0.1 to 3600, 10 by default.
+    :param event_store: Keeps the messages of sessions, so that clients can get the rest of them after they lost a
+        connection, such as `fastmcp.server.event_store.EventStore`.
+    :param grace_period: Seconds that the process may take to end once it is told to stop: 0.1 to 3600, 10 by default.
     :returns: The application. The server lives as long as the application's lifespan.
-    :raises TypeError: If `server` is something else.
+    :raises TypeError: If `server` is not a FastMCP server.
     """
     if not isinstance(server, FastMCP):
         msg = f"http_app: `server` must be a FastMCP server, not {type(server).__name__}"
         raise TypeError(msg)
     guard, announcer = guard_of(server), announcer_of(server)
-    # FastMCP refuses pages that may not call the server; these headers let the others read the answers.
+    # FastMCP refuses web pages that may not call the server. These headers let the allowed ones read the answers.
     for_pages = Middleware(
         CORSMiddleware,
         allow_origins=["*"],
@@ -231,23 +232,23 @@ def http_app(
         allow_headers=["*"],
         expose_headers=["Mcp-Session-Id", "Mcp-Protocol-Version", "WWW-Authenticate"],
     )
-    # The SDK keeps to the largest limit by itself.
+    # The SDK enforces the largest limit itself.
     is_smaller = max_body_size < LARGEST_BODY
     smaller_bodies = [Middleware(RequestBodyLimitMiddleware, max_body_size=max_body_size)] if is_smaller else []
     app = server.http_app(
         path=path,
         stateless_http=stateless,
         event_store=event_store,
-        middleware=[for_pages, Middleware(_UntilItStops, guard=guard), *smaller_bodies],
-        # FastMCP's default lets every host and every web page in. Lists that are empty, but not None, are what makes it
-        # look at the Origin of requests to an address that is not a loopback one.
+        middleware=[for_pages, Middleware(_RefuseWhileStopping, guard=guard), *smaller_bodies],
+        # FastMCP's default lets every host and every web page in. Only with a list, even an empty one, does it check
+        # the Origin of requests to an address that is not a loopback address.
         host_origin_protection="auto",
         allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
         allowed_origins=list(allowed_origins or ()),
     )
-    # After the server's own routes, so that one of its own at the same path is taken.
+    # The last route, so that the server's own route at the same path takes precedence.
     app.router.routes.append(Route("/health", _answer_health))
-    # Of a client that goes away while it sends a request, uvicorn would log a traceback.
+    # Otherwise, uvicorn would log a traceback if a client disconnects while it sends a request.
     app.add_exception_handler(ClientDisconnect, lambda _request, _error: Response(status_code=400))
     lifespan = app.router.lifespan_context
 
@@ -259,11 +260,11 @@ def http_app(
             _with_calls.discard(guard)
             AppStatus.should_exit = not _with_calls
 
-        # It would cut event streams at the signal: most answers to calls are sent in one.
+        # Otherwise, sse-starlette would cut event streams at the signal, and most answers to calls are sent in one.
         AppStatus.enable_automatic_graceful_drain = False
         _with_calls.add(guard)
         try:
-            with Stop(grace_period, wind_down).on_signals(with_others=True):
+            with StopOrder(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
@@ -276,11 +277,12 @@ def http_app(
     return app
 
 
-class _UntilItStops:
+class _RefuseWhileStopping:
     """
-    Refuses requests while the server stops, so that clients and proxies send them again, to whoever serves then.
+    Refuses requests while the server stops, so that clients and proxies send them again, to the next server.
 
-    Those of a session go on: they may be answers that a running call waits for, and new calls are refused in words.
+    Requests of a session are passed on: they may be answers that a running call waits for, and the CallGuard refuses
+    new calls.
     """
 
     def __init__(self, app: ASGIApp, guard: CallGuard) -> None:
@@ -320,11 +322,11 @@ def run_server(
     """
     Serve a FastMCP server until the process is told to stop.
 
-    SIGTERM and SIGINT let running calls finish; over stdio the end of stdin, by which a client says that it is gone,
-    abandons them. `grace_period` seconds later the process has ended, if need be with `os._exit`: after stopping, do
-    nothing in this process that takes long. After an error the process is left alone. A second SIGINT ends it at once.
-    Call it on the main thread, the only one that signals reach. Handlers of these signals that the process had before
-    are not called while it serves.
+    SIGTERM and SIGINT let running calls finish. Over stdio, the end of stdin means that the client has gone, so running
+    calls are abandoned. After `grace_period` seconds the process has ended, if need be with `os._exit`: after stopping,
+    do nothing in this process that takes long. After an error, the process is not ended. A second SIGINT ends it at
+    once. Call this on the main thread, the only one that signals reach. Previous handlers of these signals are not
+    called while it serves.
 
     .. code-block:: python
 
@@ -340,29 +342,29 @@ def run_server(
         `"package.module:server"`.
     :param transport: `"stdio"` for one client that starts this process, `"http"` for any number (Streamable HTTP). The
         parameters that follow are for HTTP, except `grace_period` and `log_level`.
-    :param host: What to bind to. Anything but a loopback address wants `auth`, or `insecure=True`.
+    :param host: The address to bind to. Any address except a loopback address requires `auth`, or `insecure=True`.
     :param port: The port, 8000 by default; 0 for a free one.
     :param path: Path of the endpoint.
     :param auth: How clients are authenticated: a provider of `fastmcp.server.auth`, or a Secret with a bearer token. By
-        default what the server itself has.
+        default, the server's own `auth`.
     :param insecure: True to let other machines call a server without `auth`.
-    :param allowed_hosts: Names that requests may have in `Host`, as behind a proxy. By default the names of this
-        machine if `host` is a loopback address, and any otherwise.
+    :param allowed_hosts: Names that requests may have in `Host`, for example behind a proxy. By default, the names of
+        this machine if `host` is a loopback address, otherwise any name.
     :param allowed_origins: Origins of web pages that may call the server. By default only pages from this machine, if
         `host` is a loopback address.
     :param max_body_size: The largest request that is read, in bytes, at most 4 MiB.
-    :param event_store: Keeps what was sent in sessions, so that clients which lost a connection get the rest of it, as
-        `fastmcp.server.event_store.EventStore` does.
-    :param stateless: True to keep no sessions. Clients of the protocol before 2026-07-28 then get no notifications
-        outside their calls, and cannot be asked anything. By default True if there are several workers.
+    :param event_store: Keeps the messages of sessions, so that clients can get the rest of them after they lost a
+        connection, such as `fastmcp.server.event_store.EventStore`.
+    :param stateless: True to keep no sessions. Clients of revisions before 2026-07-28 then get no notifications outside
+        their calls, and cannot be asked anything. By default, True if there are several workers.
     :param workers: Processes that serve the same port. With more than one, `server` must be a function at the top level
-        of a module, or an import path, because each worker makes a server of its own.
+        of a module, or an import path, because each worker makes its own server.
     :param grace_period: Seconds from the order to stop to the end of the process: 0.1 to 3600, 10 by default.
-    :param log_level: What is logged to stderr. Where the process has set up logging of its own, this concerns uvicorn
-        only.
+    :param log_level: The level of the log on stderr. If the process has already set up logging, this applies only to
+        uvicorn.
     :raises ValueError: If parameters do not fit together, or if the server would be open to other machines without
         `auth`.
-    :raises TypeError: If `server` is something else, or `auth` is.
+    :raises TypeError: If `server` or `auth` is of a wrong type.
     :raises ImportError: If the import path leads to nothing.
     :raises OSError: If the port is taken.
     :raises RuntimeError: If a worker cannot start the server.
@@ -374,12 +376,12 @@ def run_server(
             raise ValueError(msg)
         asyncio.run(_serve_stdio(_made(server, None), grace_period))
         return
-    # Such as <lambda> and <locals>, which another process cannot import.
+    # A name with <lambda> or <locals> cannot be imported by another process.
     is_nameless = "<" in getattr(server, "__qualname__", "")
     if workers > 1 and (stateless is False or event_store is not None or isinstance(server, FastMCP) or is_nameless):
         msg = (
             "With several workers, `server` must be a function at the top of a module that makes the server, or an "
-            "import path like 'package.module:server': each worker is a process with a server of its own. A session "
+            "import path like 'package.module:server': each worker is a process with its own server. A session "
             "lives in one process, so `stateless=False` and `event_store` need `workers=1`: run one process per port, "
             "and let a load balancer pin clients by the header `Mcp-Session-Id`"
         )
@@ -413,21 +415,21 @@ def run_server(
         log_level=log_level,
         access_log=False,
         server_header=False,
-        use_colors=None if sys.stdout else False,  # where there is none, it looks for a terminal in vain
-        # Declared as whole seconds, and handed to `asyncio.wait_for`. It cuts what is left after calls were answered.
+        use_colors=None if sys.stdout else False,  # without stdout, uvicorn would fail to look for a terminal
+        # Declared as an int, but passed to `asyncio.wait_for`. It cuts connections left after calls were answered.
         timeout_graceful_shutdown=cast("int", grace_period * 0.9),
     )
     try:
         if workers > 1:
             worker: Any = functools.partial(_worker_app, server, provider, options)
             config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
-            # They share what clients carry from call to call. In the environment, because a worker may make its server
-            # while it imports the modules that its parameters are from.
+            # The workers share the keys for the state that clients carry from call to call. The keys are passed in the
+            # environment, because a worker may make its server while it imports the modules of its parameters.
             with keys_for_workers():
                 supervisor = _Supervisor(config, listeners)
                 supervisor.run()
             if any(each.exitcode == STARTUP_FAILURE for each in supervisor.processes):
-                # Whoever started this process would take it for one that was told to stop.
+                # Otherwise, the exit code of this process would look as if it had been told to stop.
                 msg = "The server ended because a worker could not start it. The log says why"
                 raise RuntimeError(msg)
         else:
@@ -462,15 +464,15 @@ def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
 
 class _Supervisor(Multiprocess):
     """
-    uvicorn's supervisor of workers, which notices at once that a worker is dead.
+    uvicorn's supervisor of workers, which notices at once that a worker has died.
 
-    One that was asked whether it lives, and ends without an answer, would hold up the supervisor for `_WORKER_SILENCE`,
+    A worker that dies during a health check would otherwise hold up the supervisor for `_WORKER_SILENCE` seconds,
     because the supervisor has the worker's end of their pipe open.
     """
 
     def keep_subprocess_alive(self) -> None:
         for process in self.processes:
-            process.child_conn.close()  # a worker has got its own by then
+            process.child_conn.close()  # the worker has its own copy by now
         super().keep_subprocess_alive()
 
 
@@ -481,9 +483,9 @@ def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any])
 
 def _stop_with_supervisor() -> None:
     """
-    Stop this worker when its supervisor is gone, which may have been killed and told nobody.
+    Stop this worker when its supervisor is gone, which may have been killed without stopping its workers.
 
-    Otherwise it would go on listening, and no next server could.
+    Otherwise, the worker would keep the port, and the next server could not listen on it.
     """
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
@@ -493,14 +495,14 @@ def _stop_with_supervisor() -> None:
 
 def _bind(host: str, port: int) -> list[socket.socket]:
     """
-    Listen on every address that a host has: `localhost` has two.
+    Listen on every address of a host. For example, `localhost` has two.
     """
     listeners: list[socket.socket] = []
     addresses: list[Any] = []
     failure: OSError | None = None
     try:
         addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:  # no name of any machine
+    except OSError as error:  # not the name of a machine
         failure = error
     for family, _, _, _, address in dict.fromkeys(addresses):
         number = listeners[0].getsockname()[1] if listeners else port
@@ -509,8 +511,8 @@ def _bind(host: str, port: int) -> list[socket.socket]:
         except OSError as error:
             failure = error
             continue
-        # asyncio sets TCP_NODELAY on connections whose protocol is known to be TCP. Without it, the last part of an
-        # answer waits for the client's delayed acknowledgement of the first one: 40 ms.
+        # With the protocol set to TCP, asyncio sets TCP_NODELAY on connections. Without that, the last part of an
+        # answer would wait 40 ms for the client's delayed acknowledgement of the first part.
         listeners.append(socket.socket(family, created.type, socket.IPPROTO_TCP, fileno=created.detach()))
     if not listeners:
         msg = (
@@ -523,7 +525,7 @@ def _bind(host: str, port: int) -> list[socket.socket]:
 
 class _HttpServer(uvicorn.Server):
     """
-    A server within the lifespan of its application, whose handlers of signals call `handle_exit`.
+    A uvicorn server that runs within its application's lifespan, whose signal handlers call `handle_exit`.
     """
 
     def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
@@ -534,7 +536,7 @@ async def _serve_http(app: Starlette, config: uvicorn.Config, listeners: list[so
     server = _HttpServer(config)
     previous = {number: signal.signal(number, server.handle_exit) for number in _STOP_SIGNALS}
     try:
-        # Entered here, so that what fails in it is raised: uvicorn would log a traceback and exit.
+        # The lifespan is entered here, so that its errors are raised. uvicorn would log a traceback and exit.
         async with app.router.lifespan_context(app):
             await server.serve(listeners)
     except BaseExceptionGroup as group:
@@ -560,15 +562,15 @@ async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
             await guard.stop(time_for_calls)
         lines.close()
 
-    stop = Stop(grace_period, wind_down)
+    stop = StopOrder(grace_period, wind_down)
     with stop.on_signals(with_others=False), lines.in_place_of_stdin(stop):
         try:
             await server.run_stdio_async(show_banner=False)
         except* BrokenPipeError:
-            logger.info("The client has gone: nobody reads the answers")
+            logger.info("The client has gone, so the answers cannot be sent")
 
 
-# An escape in JSON: a pair of surrogates, half of one, or anything else.
+# An escape in JSON: a surrogate pair, half of one, or anything else.
 _ESCAPE = re.compile(
     rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
 )
@@ -576,19 +578,19 @@ _ESCAPE = re.compile(
 
 def _readable(line: bytes) -> bytes:
     """
-    Mend a message that the SDK could not read and would leave unanswered.
+    Repair a message that the SDK could not read and would not answer.
 
-    Some clients send halves of surrogate pairs, and some on Windows begin with a byte order mark.
+    Some clients send halves of surrogate pairs, and some clients on Windows begin with a byte order mark.
     """
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line).removeprefix(codecs.BOM_UTF8)
 
 
 class _Lines:
     """
-    The lines of stdin, handed on to FastMCP through a pipe by a daemon thread.
+    The lines of stdin, passed to FastMCP through a pipe by a daemon thread.
 
-    A read from a pipe cannot be interrupted, and neither the order to stop nor the end of the process may wait for one:
-    when this pipe is closed, FastMCP takes it for the end of stdin.
+    A read from stdin cannot be interrupted, and neither the order to stop nor the end of the process may wait for it.
+    This pipe can be closed instead, which FastMCP takes for the end of stdin.
     """
 
     def __init__(self) -> None:
@@ -600,18 +602,18 @@ class _Lines:
         os.close(reading)
 
     @contextmanager
-    def in_place_of_stdin(self, stop: Stop) -> Iterator[None]:
+    def in_place_of_stdin(self, stop: StopOrder) -> Iterator[None]:
         """
-        Hand the lines on, as long as the `with` block lasts.
+        Pass the lines on for the duration of a `with` block.
 
-        :param stop: Told of the end of stdin.
+        :param stop: Requested at the end of stdin.
         """
         threading.Thread(target=self._hand_on, args=(stop,), name="mcp-serving-stdin", daemon=True).start()
         try:
             yield
         finally:
             self.close()
-            # The thread may still wait for a line: its descriptor is not closed.
+            # The original descriptor stays open, because the thread may still wait for a line.
             os.dup2(self._own, 0)
 
     def close(self) -> None:
@@ -623,17 +625,17 @@ class _Lines:
             if writing >= 0:
                 os.close(writing)
 
-    def _hand_on(self, stop: Stop) -> None:
+    def _hand_on(self, stop: StopOrder) -> None:
         with os.fdopen(self._own, "rb", closefd=False) as lines:
             for line in lines:
                 try:
-                    # Not while it is closed: somebody else may get its number.
+                    # Under the lock, because the number of a closed descriptor may be reused.
                     with self._lock:
                         own = os.dup(self._writing)
                     with os.fdopen(own, "wb") as writing:
                         writing.write(_readable(line))
                 except OSError:
-                    # Closed: nobody reads any more.
+                    # The pipe is closed.
                     return
         self.have_ended = True
         stop.request("the client closed stdin")
@@ -648,7 +650,7 @@ def _is_loopback(host: str) -> bool:
 
 def _log_to_stderr(level: str) -> None:
     """
-    Show what this package logs while it serves, unless the process has set up logging.
+    Show the log of serving on stderr, unless the process has set up logging.
     """
     serving = python_logging.getLogger(__package__)
     if not serving.hasHandlers():

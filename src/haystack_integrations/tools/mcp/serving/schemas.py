@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-JSON schemas of what is served, and the way from a client's JSON to what Haystack takes.
+JSON schemas of inputs and outputs, and the conversion of a client's JSON to Haystack's types.
 
-Nothing that a client sent is quoted in a message: it goes to logs, too.
+Messages never quote what a client sent, because they are also logged.
 """
 
 from __future__ import annotations
@@ -82,21 +82,21 @@ WRAP_RESULT: Final = "x-fastmcp-wrap-result"
 
 _MISSING: Final = object()
 
-# Type checkers want the fields written out.
+# Untyped, because type checkers require the fields to be written out.
 _typed_dict: Any = TypedDict
 
 
 class UnservableTypeError(ValueError):
     """
-    A client cannot give a value of this type, because it cannot be written as JSON.
+    Raised for a type whose values clients cannot send, because they cannot be written as JSON.
     """
 
 
-# What pydantic raises for types that it does not know, and for names that it cannot find.
+# The errors for types that pydantic does not support, or that name something undefined.
 _UNSERVABLE = (PydanticUserError, NameError, UnservableTypeError)
 
 
-# Haystack's own classes as clients receive them: the form of `to_dict(flatten=False)`.
+# Haystack's own classes as clients receive them, in the form of `to_dict(flatten=False)`.
 _NULLABLE_NUMBERS: _Schema = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]}
 _ROLE: _Schema = {"type": "string", "enum": ["user", "system", "assistant", "tool"]}
 _PARTS = 'The parts, each an object with one key, such as {"text": "..."} or {"tool_call": {...}}'
@@ -132,12 +132,12 @@ def _document(*, include_embeddings: bool) -> _Schema:
 @dataclasses.dataclass(frozen=True)
 class ServedInput:
     """
-    One input of what is served, as its component declares it.
+    One input for clients, as its component declares it.
 
     :param type: The declared type.
-    :param required: Whether a call has to give it.
-    :param default: What the component takes otherwise; shown to clients when it can be written as JSON.
-    :param description: What it is for.
+    :param required: Whether each call must have it.
+    :param default: The component's default; shown to clients if it can be written as JSON.
+    :param description: Its description.
     """
 
     type: Any
@@ -148,7 +148,7 @@ class ServedInput:
 
 class InputSchema:
     """
-    What a client may send: its JSON schema, and how it becomes the values that components take.
+    The JSON schema of the inputs for clients, and the conversion to the values that components take.
 
     :param inputs: The inputs by the names that clients see.
     :raises UnservableTypeError: If an input is of a type that cannot be written as JSON; the message names it.
@@ -168,10 +168,10 @@ class InputSchema:
 
     def convert(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """
-        Turn the arguments of a call into what components take.
+        Convert the arguments of a call to the values that components take.
 
-        :param arguments: What the client sent.
-        :returns: The values by the same names. What is no input stays as it is.
+        :param arguments: The client's arguments.
+        :returns: The values by the same names. Arguments that are not inputs are returned unchanged.
         :raises ValidationError: If an argument does not fit.
         """
         sent = {name: value for name, value in arguments.items() if name in self._names}
@@ -180,9 +180,9 @@ class InputSchema:
 
 def reasons_of(error: ValidationError) -> list[str]:
     """
-    Describe what is wrong, without the values.
+    Describe what is wrong with arguments, without their values.
 
-    :param error: What pydantic raised.
+    :param error: The error of pydantic.
     :returns: A text for each wrong argument.
     """
     reasons = []
@@ -194,7 +194,7 @@ def reasons_of(error: ValidationError) -> list[str]:
 
 def is_servable(declared: Any) -> bool:
     """
-    Return whether a client can give values of a type.
+    Return whether clients can send values of a type.
 
     :param declared: The type of an input.
     :returns: False for types that cannot be written as JSON, such as callbacks.
@@ -223,7 +223,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Enum):
         value = value.value
     try:
-        # No NaN, which is not JSON.
+        # NaN is not allowed, because it is not JSON.
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
         return _MISSING
@@ -234,9 +234,9 @@ _SEQUENCES = (list, tuple, set, frozenset, collections.abc.Sequence, collections
 
 
 def _input_type(declared: Any) -> Any:
-    """Replace Haystack's classes in a type by what makes them of JSON."""
+    """Replace Haystack's classes in a type by types that convert JSON to them."""
     if _never_from_clients(declared):
-        msg = f"No client may give {declared}."
+        msg = f"Clients may not send values of the type {declared}."
         raise UnservableTypeError(msg)
     if declared is inspect.Parameter.empty:
         return Any
@@ -252,7 +252,7 @@ def _input_type(declared: Any) -> Any:
     if origin is tuple and parts:
         return tuple[tuple(each if each is Ellipsis else _input_type(each) for each in parts)]  # type: ignore[misc]
     if origin in _SEQUENCES:
-        # An Iterable is a list: pydantic would hand on a generator that can be read once.
+        # An Iterable becomes a list, because pydantic would pass on a generator that can be read only once.
         kind: Any = {collections.abc.Set: set, set: set, frozenset: frozenset, tuple: tuple}.get(origin, list)
         return kind[_input_type(parts[0])] if parts else kind
     if origin in (dict, collections.abc.Mapping) and parts:
@@ -262,7 +262,7 @@ def _input_type(declared: Any) -> Any:
 
 def _never_from_clients(declared: Any) -> bool:
     """
-    Types whose values would let a client name code, or read what the server keeps to itself.
+    Return whether values of a type would let a client name code, or read the server's own data.
     """
     return (
         contains_callable(declared)
@@ -274,10 +274,10 @@ def _never_from_clients(declared: Any) -> bool:
 
 def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     """
-    Choose what of a union a client may give.
+    Choose the members of a union that a client may send.
 
-    `str | Path | ByteStream` is how converters declare their sources. Strings and paths would name files of the server,
-    so clients send contents.
+    Converters declare their sources as `str | Path | ByteStream`. Strings and paths would name files of the server, so
+    clients can send only contents.
     """
     if ByteStream in arms:
         arms = tuple(arm for arm in arms if arm not in (str, Path))
@@ -288,16 +288,16 @@ def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
     return servable
 
 
-# Each is described once: one within others is looked at again for each of them, and each union around it.
+# Cached: a nested class would otherwise be described again for every class and union that contains it.
 @functools.cache
 def _of_haystack(declared: Any) -> Any:
     """
-    Any other dataclass of Haystack: an object with its fields. Those of the user are described by pydantic.
+    Describe any other dataclass of Haystack as an object with its fields. pydantic describes the user's dataclasses.
     """
     hints = get_type_hints(declared, include_extras=True)
     fields: dict[str, Any] = {}
     for field in dataclasses.fields(declared):
-        # Haystack's contents can be told not to validate themselves.
+        # Clients must not set `validation`, which would turn off the validation of Haystack's contents.
         if field.init and field.name != "validation":
             required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
             default = _MISSING if field.default is dataclasses.MISSING else field.default
@@ -306,17 +306,17 @@ def _of_haystack(declared: Any) -> Any:
     return _given(declared, lambda values: declared(**values), **fields)
 
 
-# Haystack's own classes, whose messages contain values. Clients send these otherwise than their fields say.
+# Haystack's own classes. Their error messages quote values, and clients send some in another form than the fields.
 
 
 def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
-    """Describe an object with these fields, of which an instance of the class is made."""
+    """Describe an object with these fields, from which an instance of the class is made."""
 
     def made(value: Any) -> Any:
         try:
             return make(value)
         except Exception:
-            msg = f"this is no {kind.__name__}"
+            msg = f"this is not a valid {kind.__name__}"
             raise ValueError(msg) from None
 
     config = ConfigDict(extra="forbid" if kind in _CONTENTS else "ignore")
@@ -324,7 +324,7 @@ def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
     return Annotated[typed, AfterValidator(made)]
 
 
-# What people and models write themselves. Other objects, such as answers, come from programs and may have more fields.
+# Classes that users and models write, in which unknown fields are refused. Others, such as answers, come from programs.
 _CONTENTS = (ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding, TextContent, ToolCall)
 _DESCRIPTIONS = {
     "id": "What the result of the call refers to",
@@ -364,7 +364,7 @@ _FROM_JSON[Document] = _given(
 
 class _WithoutTitles(GenerateJsonSchema):
     """
-    Leaves out the titles that pydantic makes from the names, which tell a model nothing.
+    Leaves out the titles that pydantic makes from names, because they are of no use to a model.
     """
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
@@ -380,7 +380,7 @@ def output_schema(outputs: Mapping[str, Any], *, include_embeddings: bool = Fals
     """
     Make the JSON schema of a dictionary of outputs.
 
-    No output is required: which branch of a pipeline runs depends on the inputs.
+    No output is required, because it depends on the inputs which branch of a pipeline runs.
 
     :param outputs: The declared types by the names that clients see.
     :param include_embeddings: Whether Documents are served with their embeddings.
@@ -404,7 +404,7 @@ def object_schema(declared: Any, *, include_embeddings: bool = False) -> _Schema
     generator = _OfOutputsWithEmbeddings if include_embeddings else _OfOutputs
     adapter: TypeAdapter[Any] = TypeAdapter(declared)
     schema = adapter.json_schema(mode="serialization", by_alias=False, schema_generator=generator)
-    # That of a class which refers to itself is among the definitions; MCP wants an object on top.
+    # The schema of a class that refers to itself is among the definitions, but MCP requires an object at the top.
     reference = schema.get("$ref")
     if reference is None:
         return schema
@@ -432,12 +432,12 @@ class _OfOutputs(_WithoutTitles):
     include_embeddings = False
 
     def float_schema(self, schema: Any) -> _Schema:
-        # What is no number, or infinite, is written as null.
+        # NaN and infinity are written as null.
         described = super().float_schema(schema)
         return {**described, "type": ["number", "null"]} if described.get("type") == "number" else described
 
-    # Clients in JavaScript demand a time zone, which Python's need not have, and know no negative duration. They would
-    # throw the whole answer away.
+    # Clients in JavaScript require a time zone, which Python's values need not have, and do not support negative
+    # durations. With a format, they would reject the whole answer.
 
     def datetime_schema(self, schema: Any) -> _Schema:
         return _without_format(super().datetime_schema(schema))
@@ -463,7 +463,7 @@ class _OfOutputs(_WithoutTitles):
         return {} if issubclass(kind, Secret) else super().dataclass_schema(schema)
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> _Schema:  # noqa: ARG002
-        # It is written all the same, as whatever it is.
+        # Values of such a type are still written, but in an unknown form.
         return {}
 
 
@@ -478,7 +478,7 @@ class _OfOutputsWithEmbeddings(_OfOutputs):
 # Checks
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
-# Where a schema may say more of an object than in `properties`.
+# Keywords other than `properties` with which a schema may describe members of an object.
 _NAMING: Final = frozenset(
     {
         *_ALTERNATIVES,
@@ -486,13 +486,13 @@ _NAMING: Final = frozenset(
         *("$ref", "$dynamicRef", "patternProperties", "propertyNames", "unevaluatedProperties"),
     }
 )
-# What a schema says of the presence of several arguments, by their names.
+# Keywords about which arguments need others, by their names.
 _DEPENDENT: Final = ("dependentRequired", "dependentSchemas")
-# How many reasons a client is told, and how much of each: it may have made up a name.
+# The most reasons in an error, and the most characters of each, as it may contain a name that the client has made up.
 _MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
-# How much that is wrong is looked for: finding 500,000 wrong items takes minutes.
+# The most errors that are collected. Finding 500,000 wrong items would take minutes.
 _MOST_ERRORS = 10_000
-# How a text is read where the schema wants something else, which models send as texts.
+# Converts a text to another type that the schema requires, because models send such values as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
     "integer": TypeAdapter(int),
     "number": TypeAdapter(int | FiniteFloat),
@@ -503,28 +503,28 @@ _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
 
 
 def _pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
-    # One in another dialect (of JavaScript, of pydantic) cannot be checked here; whoever wrote it does.
+    # A pattern in another dialect (JavaScript, pydantic) cannot be checked here; the tool itself does that.
     with suppress(re.error):
         yield from Draft202012Validator.VALIDATORS["pattern"](validator, pattern, instance, schema)
 
 
 def _ref(validator: Any, ref: Any, instance: Any, schema: Any) -> Iterator[SchemaViolation]:
-    # One that leads nowhere, or to another server, cannot be checked either.
+    # A reference that leads nowhere, or to another server, cannot be checked either.
     with suppress(Unresolvable):
         yield from Draft202012Validator.VALIDATORS["$ref"](validator, ref, instance, schema)
 
 
 def _is_number(_checker: Any, value: Any) -> bool:
-    # NaN, which some clients send, would pass any comparison.
+    # NaN, which some clients send, would pass every comparison.
     return Draft202012Validator.TYPE_CHECKER.is_type(value, "number") and isfinite(value)
 
 
 def _is_integer(_checker: Any, value: Any) -> bool:
-    # Not 5.0, which is one in JSON, and for no function: some models write all numbers so. It is read as 5.
+    # 5.0 is an integer in JSON, but not for functions. It fails here and is then read as 5: some models write it so.
     return type(value) is int
 
 
-_extend: Any = validators.extend  # which has no annotations
+_extend: Any = validators.extend  # it has no annotations
 _Validator = _extend(
     Draft202012Validator,
     {"pattern": _pattern, "$ref": _ref},
@@ -538,7 +538,7 @@ def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
 
     :param tool_name: The name of the tool.
     :param reasons: What is wrong, without values.
-    :returns: The error, which the client gets to see.
+    :returns: The error, which the client sees.
     """
     found = [each[:_MOST_OF_A_REASON] for each in dict.fromkeys(reasons)]
     if len(found) > _MOST_REASONS:
@@ -549,7 +549,7 @@ def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
 
 class ArgumentCheck:
     """
-    Checks the arguments of one tool against its schema, and makes of them what the tool takes.
+    Checks the arguments of one tool against its schema, and converts them to the types that the tool takes.
     """
 
     def __init__(self, tool_name: str, parameters: _Schema, inputs: InputSchema | None = None) -> None:
@@ -557,9 +557,9 @@ class ArgumentCheck:
         Initialize the ArgumentCheck.
 
         :param tool_name: The name of the tool, for messages.
-        :param parameters: JSON schema of the arguments. If it names all of them, others are refused, whether or not it
-            says so.
-        :param inputs: Converts arguments that conform to it.
+        :param parameters: JSON schema of the arguments. If it lists them in `properties` only, others are refused, even
+            without `additionalProperties`.
+        :param inputs: Converts arguments that conform to the schema.
         """
         self._tool_name = tool_name
         self._inputs = inputs
@@ -575,13 +575,13 @@ class ArgumentCheck:
         Check arguments.
 
         :param arguments: The client's arguments.
-        :param strict: Whether values of another type are refused, even if they can be read as the right one.
+        :param strict: Whether to refuse values of another type, even if they can be converted to the right one.
         :returns: The arguments, of the right types.
         :raises ToolError: If they do not conform to the schema, or cannot be converted.
         """
         errors = self._errors(arguments)
         if errors and not strict:
-            # Models send null for what they do not want to set.
+            # Models send null for arguments that they do not want to set.
             optional = {error.path[0] for error in errors if error.instance is None and len(error.path) == 1}
             optional -= set(self._required)
             arguments = {name: each for name, each in arguments.items() if name not in optional}
@@ -592,7 +592,7 @@ class ArgumentCheck:
             unread = [error for error in errors if not _read_at(arguments, error, float if strict else (float, str))]
             if len(unread) == len(errors) or len(errors) == _MOST_ERRORS:
                 raise invalid_arguments(self._tool_name, map(describe_violation, unread or errors))
-            # What is in the objects and lists that were read is read in the next round.
+            # The members of objects and lists that were read now are read in the next round.
             errors = self._errors(arguments)
         if self._inputs is None:
             return arguments
@@ -607,7 +607,7 @@ class ArgumentCheck:
 
 def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -> bool:
     """
-    Replace a value where the schema wants another type by what it can be read as, and return whether it could.
+    Convert a value to the type that the schema requires, and return whether that was possible.
     """
     instance: Any = error.instance
     if error.validator == "type" and isinstance(instance, readable):
@@ -623,7 +623,7 @@ def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -
 
 
 def _read(value: Any, kinds: Collection[str]) -> Any:
-    """Read a value as one of the kinds that are wanted; it stays as it is if it is none of them."""
+    """Convert a value to one of the kinds, or return it unchanged if that is not possible."""
     if isinstance(value, float):
         return int(value) if "integer" in kinds and value.is_integer() else value
     for kind in kinds:
@@ -634,19 +634,19 @@ def _read(value: Any, kinds: Collection[str]) -> Any:
 
 
 def _names_all(schema: _Schema) -> bool:
-    """Return whether a schema names all arguments, though it does not say that there are no others."""
+    """Return whether a schema lists all arguments in `properties`, but does not say whether others are allowed."""
     return "properties" in schema and "additionalProperties" not in schema and _NAMING.isdisjoint(schema)
 
 
 def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
     """
-    Keep some arguments.
+    Keep some of the arguments in a schema.
 
     :param parameters: JSON schema of the arguments.
-    :param names: The names of those that are kept.
+    :param names: The names of the arguments to keep.
     :param tool_name: The name of the tool, for messages.
-    :returns: JSON schema of them, which allows no others.
-    :raises ValueError: If there is none of that name.
+    :returns: JSON schema of these arguments, which allows no others.
+    :raises ValueError: If there is no argument of a name.
     """
     properties = parameters.get("properties", {})
     check_known("inputs", names, properties, f"the arguments of tool '{tool_name}'")
@@ -660,7 +660,7 @@ def without(parameters: _Schema, names: Collection[str]) -> _Schema:
 
     :param parameters: JSON schema of the arguments.
     :param names: The names of the arguments.
-    :returns: JSON schema of the others, without what it says of the presence of several, of which these are some.
+    :returns: JSON schema of the others, without keywords that make them depend on the removed ones.
     """
     properties = parameters.get("properties", {})
     if not names or not any(name in properties for name in names):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What serves: a provider for any FastMCP server, and a server of its own with settings that are safe for strangers.
+The provider for any FastMCP server, and a ready-made server with settings that are safe for unknown clients.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class HaystackProvider(Provider):
     """
     Provides what was built in Haystack to a FastMCP server: `FastMCP("x", providers=[HaystackProvider(tools=[...])])`.
 
-    `create_mcp_server` makes a server of it, with settings that are safe for strangers.
+    `create_mcp_server` makes a server with it, with settings that are safe for unknown clients.
     """
 
-    # What is served, in this order.
+    # The sources in the order in which they were added.
     sources: tuple[Source, ...] = ()
 
     @checked()
@@ -89,17 +89,17 @@ class HaystackProvider(Provider):
         """
         Initialize the HaystackProvider.
 
-        :param tools: Tools, Toolsets and functions, as a list; each alone, or with options for this one as a pair:
+        :param tools: A list of Tools, Toolsets and functions; each alone, or in a pair with its options:
             `(tool, ServeOptions(...))`.
         :param pipelines: Pipelines, by the names that clients see.
         :param agents: Agents, by the names that clients see.
         :param document_stores: Document stores, by the names that clients see in URIs.
         :param prompts: Prompt builders, by the names that clients see.
         :param skills: Skill stores (Haystack 3).
-        :param options: ServeOptions by the name of what they are for.
-        :param max_concurrency: How many calls run at a time, of all that has no limit of its own.
-        :param on_duplicate: What becomes of two things of one name and version: the last one is served, with a warning
-            in the log (`"warn"`) or without (`"replace"`), the first one (`"ignore"`), or it is an error (`"error"`).
+        :param options: ServeOptions, by the name of what they apply to.
+        :param max_concurrency: How many calls run at a time, apart from things with their own limit.
+        :param on_duplicate: What to do if two things have the same name and version: serve the last one, with a warning
+            in the log (`"warn"`) or without (`"replace"`), serve the first one (`"ignore"`), or fail (`"error"`).
         :param task_queue: The name of the queue of background tasks. Servers that share a Redis and serve different
             things need different ones.
         :raises ValueError: If something cannot be served.
@@ -109,7 +109,7 @@ class HaystackProvider(Provider):
         self._listeners: list[Callable[[Listing], None]] = []
         self._on_duplicate = on_duplicate
         self._serves_last = on_duplicate in ("warn", "replace")
-        # Each duplicate is warned of once: listings come again and again.
+        # The duplicates of which a warning was logged, because listings are made again and again.
         self._warned_of: set[str] = set()
         self.pool: CallPool = CallPool(max_concurrency)
         self._options = NamedOptions(options)
@@ -124,9 +124,9 @@ class HaystackProvider(Provider):
         for sources_of, given in kinds:
             if given is not None:
                 self._add(*sources_of(given, options=self._options, pool=self.pool))
-        if self._options.unused is not None and not any(each.may_change for each in self.sources):
-            # A name with a typo protects nothing.
-            raise ValueError(self._options.unused)
+        if self._options.unused_message is not None and not any(each.may_change for each in self.sources):
+            # Options under a misspelt name, for example `scopes`, would protect nothing.
+            raise ValueError(self._options.unused_message)
         self._unique(self._known_tools(), may_raise=True)
         self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
 
@@ -139,25 +139,25 @@ class HaystackProvider(Provider):
         """
         Call a function when something was added, removed or changed.
 
-        :param callback: Gets what changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any thread, and
-            must neither block nor raise.
+        :param callback: Gets the list that changed: `"tools"`, `"resources"` or `"prompts"`. It is called in any
+            thread, and must neither block nor raise.
         """
         self._listeners.append(callback)
 
     def changed(self, listing: Listing) -> None:
         """
-        Call the functions of `on_change`. From any thread.
+        Call the functions of `on_change`. Thread-safe.
 
-        :param listing: What changed.
+        :param listing: The list that changed.
         """
         for callback in list(self._listeners):
             callback(listing)
 
     def required_extensions(self) -> Sequence[ServerExtension]:
         """
-        Return the extensions that what is served needs.
+        Return the extensions of the protocol that are needed.
 
-        :returns: The one for background tasks, if something can be one, and those of the sources.
+        :returns: The extension for background tasks, if a tool can be one, and those of the sources.
         """
         return [*self._extensions, *(each for source in self.sources for each in source.extensions)]
 
@@ -166,8 +166,8 @@ class HaystackProvider(Provider):
         Serve one more tool, toolset or function.
 
         :param tool: The tool.
-        :param options: What is said of it.
-        :raises ValueError: If it cannot be served, or is a duplicate and those are errors.
+        :param options: Its options.
+        :raises ValueError: If it cannot be served, or is a duplicate and `on_duplicate` is `"error"`.
         """
         added = list(_tool_sources([(tool, options or ServeOptions())], options=self._options, pool=self.pool))
         if any(each.uses_tasks for each in added) and not self._extensions:
@@ -180,11 +180,11 @@ class HaystackProvider(Provider):
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """
-        Serve a tool no longer.
+        Stop serving a tool.
 
-        :param name: Its name for clients. A toolset may have another one of that name later, which is not served, too.
-        :param version: Which version; all of them by default.
-        :raises KeyError: If there is none.
+        :param name: Its name for clients. A later tool of that name in a toolset is not served either.
+        :param version: The version; by default, all of them.
+        :raises KeyError: If there is no such tool.
         """
         if not any(tool.name == name and version in (None, tool.version) for tool in self._known_tools()):
             msg = f"Tool {name!r} not found"
@@ -205,9 +205,9 @@ class HaystackProvider(Provider):
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
-        List what may run as a background task. FastMCP asks for it when the server starts.
+        List the tools that may run as background tasks. FastMCP calls this when the server starts.
 
-        :returns: Tools. Nothing else may, so no document store or other server is asked, which may be slow or down.
+        :returns: The tools. Nothing else can be a task, so other listings, which may be slow, are not made.
         """
         tools = await self.list_tools()
         return [tool for tool in tools if tool.task_config.supports_tasks()]
@@ -240,7 +240,7 @@ class HaystackProvider(Provider):
         return self._unique(await self._collect(lambda source: source.list_prompts()))
 
     async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
-        # Of two of a name, ours is the last one.
+        # The sources of this process count as the last ones, so that they win if the last of two prompts is served.
         for sources in self._in_turn() if self._serves_last else [self.sources]:
             listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
             if (found := _highest([each for each in listed if each.name == name], version)) is not None:
@@ -248,7 +248,7 @@ class HaystackProvider(Provider):
         return None
 
     def _in_turn(self) -> tuple[list[Source], list[Source]]:
-        """Group sources: other servers last, one of which may hang."""
+        """Return the sources of this process, and the other servers, which come last because one of them may hang."""
         others: list[Source] = [each for each in self.sources if isinstance(each, ServedServer)]
         return [each for each in self.sources if each not in others], others
 
@@ -257,7 +257,7 @@ class HaystackProvider(Provider):
         for source in self.sources if sources is None else sources:
             try:
                 found += await listing(source)
-            # Of any kind: what is behind one source must not take the others from clients.
+            # Any error is caught, because one source that fails must not hide the others from clients.
             except Exception as error:
                 logger.warning(
                     "{source} cannot be listed, so clients do not see what it serves: {error}",
@@ -273,7 +273,7 @@ class HaystackProvider(Provider):
                 if self._on_duplicate == "error" and may_raise:
                     msg = f"Two things named '{thing.name}' are served. Rename one: ServeOptions(name=...)"
                     raise ValueError(msg)
-                # An error came too late for those of a toolset that changed: the first stays what it was.
+                # It is too late for an error if a toolset has changed. The first one stays then, with a warning.
                 if self._on_duplicate in ("warn", "error") and thing.key not in self._warned_of:
                     self._warned_of.add(thing.key)
                     logger.warning(
@@ -302,12 +302,12 @@ class HaystackProvider(Provider):
         context: CompletionContext | None,
     ) -> list[str] | None:
         """
-        Complete an argument of a prompt: what `server.add_completion_handler(provider.complete)` wants.
+        Complete an argument of a prompt, as a handler for `server.add_completion_handler(provider.complete)`.
 
         :param reference: The prompt.
-        :param argument: The argument, and what was typed so far.
-        :param context: The other arguments that are known.
-        :returns: Values that clients may offer; None for what is not served here, or not shown to this client.
+        :param argument: The argument, with the text typed so far.
+        :param context: The values of other arguments.
+        :returns: Values that clients may offer; None if the prompt is not served here, or not shown to this client.
         """
         if not isinstance(reference, PromptReference) or await get_context().fastmcp.get_prompt(reference.name) is None:
             return None
@@ -320,39 +320,39 @@ class HaystackProvider(Provider):
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
         """
-        Warm up what is served while the server runs, whose clients are told of changes.
+        Warm up the sources, notify clients of changes while the server runs, and close the sources.
 
         :returns: A context manager.
         """
         server = None
-        with suppress(RuntimeError):  # where this lifespan is entered without one
+        with suppress(RuntimeError):  # this lifespan may be entered without a server
             server = get_server()
         if server is not None:
             guard_of(server)
-            # Named, because a provider with a namespace, or of a mounted server, is none of the server's own.
+            # Passed explicitly: providers with a namespace or of a mounted server are not in `server.providers`.
             announcer_of(server).watch_providers([self])
         try:
-            # Servers at the same time, as each may take seconds to start. Other things may share what they load.
+            # Servers start concurrently, as each may take seconds. Others do not, as they may load the same things.
             servers = [each for each in self.sources if isinstance(each, LiveTools) and each.are_of_server]
             await asyncio.gather(*(each.warm_up() for each in servers))
             for source in self.sources:
                 if source not in servers:
                     await source.warm_up()
             self._unique(self._known_tools(), may_raise=True)
-            if self._options.unused is not None:
-                # Skills are looked up as they are listed.
+            if self._options.unused_message is not None:
+                # Listing skills looks up their options.
                 await self._list_resources()
-            if self._options.unused is not None:
+            if self._options.unused_message is not None:
                 logger.warning(
                     "{unused} Unless it comes later, correct the name: until then these options apply to nothing",
-                    unused=self._options.unused,
+                    unused=self._options.unused_message,
                 )
             yield
         finally:
             for source in reversed(self.sources):
                 try:
                     await source.close()
-                except Exception as error:  # of any kind: the others are to be closed, too
+                except Exception as error:  # any error, so that the other sources are closed as well
                     logger.warning("Something that is served cannot be closed: {error}", error=repr(error))
 
 
@@ -363,11 +363,11 @@ def _highest(found: Sequence[NamedT], version: VersionSpec | None) -> NamedT | N
 
 def _tasks_extension(queue: str) -> ServerExtension:
     """
-    Make what runs tools as background tasks: FastMCP's extension, with its queue.
+    Make FastMCP's extension that runs tools as background tasks, with its queue.
 
-    The queue is in memory, unless the environment variable `FASTMCP_DOCKET_URL` names a Redis. All servers that have
-    the queue share the work, so they must serve the same. `FASTMCP_DOCKET_NAME` is another name for it. An extension
-    that is added to the server by `add_extension` takes its place.
+    The queue is in memory, unless the environment variable `FASTMCP_DOCKET_URL` names a Redis. All servers that share
+    a queue share the work, so they must serve the same things. `FASTMCP_DOCKET_NAME` overrides its name. An extension
+    that is added to the server with `add_extension` replaces this one.
     """
     try:
         from fastmcp_tasks import TasksExtension  # noqa: PLC0415
@@ -376,7 +376,7 @@ def _tasks_extension(queue: str) -> ServerExtension:
         raise ImportError(msg) from error
 
     class BackgroundTasks(TasksExtension):
-        """The extension, which a server takes over from its provider."""
+        """The extension, which a server registers when its provider requires it."""
 
         auto_register = True
 
@@ -384,7 +384,7 @@ def _tasks_extension(queue: str) -> ServerExtension:
 
 
 def _tool_sources(tools: Any, *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
-    """Make the sources of what was given as `tools`."""
+    """Make the sources for the parameter `tools`."""
     if isinstance(tools, HaystackTool | Toolset | Tool | str | Mapping) or not isinstance(tools, Iterable):
         msg = f"`tools` must be a list of tools, toolsets and functions, got {type(tools).__name__}"
         raise ValueError(msg)
@@ -410,11 +410,11 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
 
     if isinstance(thing, Tool):
         if own is not None or thing.name in options:
-            msg = f"Tool '{thing.name}' is one of FastMCP, which ServeOptions say nothing of"
+            msg = f"Tool '{thing.name}' is a tool of FastMCP, to which ServeOptions do not apply"
             raise ValueError(msg)
         yield Source([thing])
     elif isinstance(thing, HaystackTool | Toolset):
-        # Tools that it gets later may be background tasks, too.
+        # Any option counts, because tools that are added later may be background tasks as well.
         may_be_tasks = any(each.task for each in (*options.values(), own) if each)
         if isinstance(thing, MCPToolset) and (own is None or own.forward):
             yield ServedServer(thing, own or ServeOptions(), serve=serve, may_be_tasks=may_be_tasks)
@@ -432,10 +432,10 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
 
 class HaystackServer(FastMCP[Any]):
     """
-    A FastMCP that serves what was built in Haystack, as `create_mcp_server` makes it.
+    A FastMCP server for what was built in Haystack, as `create_mcp_server` makes it.
 
-    It also tells clients what changed, and takes keys as FastMCP 3 wrote them: `disable(keys={"tool:x"})` disables all
-    versions of the tool `x`, where FastMCP 4 would disable nothing.
+    It also notifies clients of changes, and accepts keys in the form of FastMCP 3: `disable(keys={"tool:x"})` disables
+    all versions of the tool `x`, where FastMCP 4 would disable nothing.
     """
 
     def __init__(self, name: str, haystack: HaystackProvider, **options: Any) -> None:
@@ -443,7 +443,7 @@ class HaystackServer(FastMCP[Any]):
         Initialize the HaystackServer.
 
         :param name: The name of the server.
-        :param haystack: What it serves.
+        :param haystack: The provider of what it serves.
         :param options: Parameters of FastMCP.
         """
         super().__init__(name, **options)
@@ -459,7 +459,7 @@ class HaystackServer(FastMCP[Any]):
     def _remove_tool(self, name: str, version: str | None = None) -> None:
         try:
             self._remove_local_tool(name, version)
-        except KeyError:  # what is Haystack's is removed in the same way
+        except KeyError:  # the tool may be from the provider
             self.haystack.remove_tool(name, version)
 
     def add_tool(self, tool: Any, options: ServeOptions | None = None) -> Any:
@@ -468,8 +468,8 @@ class HaystackServer(FastMCP[Any]):
 
         :param tool: A tool or toolset of Haystack, which is served with the options; or a function, or a tool of
             FastMCP, which FastMCP serves.
-        :param options: What is said of a tool or toolset of Haystack.
-        :returns: What was added.
+        :param options: The options of a tool or toolset of Haystack.
+        :returns: The added tool.
         :raises ValueError: If it cannot be served, or there are options for a tool of FastMCP.
         """
         if isinstance(tool, HaystackTool | Toolset):
@@ -482,23 +482,23 @@ class HaystackServer(FastMCP[Any]):
 
     def http_app(self, *args: Any, **options: Any) -> StarletteWithLifespan:
         """
-        Make an ASGI application as FastMCP does, which checks Host and Origin.
+        Make an ASGI application like FastMCP's that also checks Host and Origin.
 
         `haystack_integrations.tools.mcp.serving.http_app` makes one that also lets calls finish when the process stops.
 
         :param args: As for FastMCP.
-        :param options: As for FastMCP. By default `host_origin_protection` and `allowed_origins` are what FastMCP's
-            settings say, or else `"auto"` and none.
+        :param options: As for FastMCP. `host_origin_protection` and `allowed_origins` are by default taken from
+            FastMCP's settings, or else `"auto"` and an empty list.
         :returns: The application.
         """
         if options.get("allowed_origins") is None:
-            # Without a list, FastMCP does not look at the Origin of requests to an address that is no loopback one.
+            # Without a list, FastMCP checks the Origin only of requests to a loopback address.
             options["allowed_origins"] = list(settings.http_allowed_origins or ())
         return super().http_app(*args, **_with_protection(options))
 
     async def run_http_async(self, *args: Any, **options: Any) -> None:
         """
-        Serve over HTTP as FastMCP does, for `run` and `fastmcp run`, and check Host and Origin.
+        Serve over HTTP like FastMCP, but check Host and Origin. `run` and `fastmcp run` use this.
 
         :param args: As for FastMCP.
         :param options: As for `http_app`, and as for FastMCP.
@@ -507,10 +507,10 @@ class HaystackServer(FastMCP[Any]):
 
     def enable(self, *, keys: set[str] | None = None, only: bool = False, **criteria: Any) -> Self:
         """
-        Enable what meets all criteria for clients.
+        Enable everything that meets all criteria.
 
         :param keys: Keys: `tool:x@2` for one version, `tool:x@` for a tool without version, `tool:x` for all versions.
-        :param only: Whether everything else is disabled.
+        :param only: Whether to disable everything else.
         :param criteria: Names, versions, tags and components, as for FastMCP.
         :returns: The server.
         """
@@ -521,7 +521,7 @@ class HaystackServer(FastMCP[Any]):
 
     def disable(self, *, keys: set[str] | None = None, **criteria: Any) -> Self:
         """
-        Hide from clients what meets all criteria, and refuse calls of it.
+        Hide everything that meets all criteria from clients, and refuse calls of it.
 
         :param keys: As for `enable`.
         :param criteria: As for `enable`.
@@ -533,7 +533,7 @@ class HaystackServer(FastMCP[Any]):
 
 
 def _with_protection(options: dict[str, Any]) -> dict[str, Any]:
-    # FastMCP's own default is to check nothing.
+    # FastMCP itself checks nothing by default.
     setting = "http_host_origin_protection"
     default = settings.http_host_origin_protection if setting in settings.model_fields_set else "auto"
     chosen = options.get("host_origin_protection")
@@ -541,7 +541,7 @@ def _with_protection(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Write keys without a version as names of one kind; FastMCP takes criteria that are met together only."""
+    """Replace keys without a version by names, one set of criteria per kind, because FastMCP requires all to be met."""
     short = {key for key in keys or () if "@" not in key}
     if keys is None or keys != short:
         yield {**criteria, "keys": None if keys is None else keys - short}
@@ -549,7 +549,7 @@ def _split(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str
     for key in short:
         kind, _, name = key.partition(":")
         if not name:
-            msg = f"{key!r} is no key: it must be like tool:NAME"
+            msg = f"{key!r} is not a key: it must be like tool:NAME"
             raise ValueError(msg)
         by_kind.setdefault(kind, set()).add(name)
     for kind, names in by_kind.items():
@@ -580,32 +580,31 @@ def create_mcp_server(
 
     :param name: The name of the server, and of its queue of background tasks: servers that share a Redis and serve
         different things need different names.
-    :param tools: Tools, Toolsets and functions, as a list; each alone, or with options for this one as a pair:
+    :param tools: A list of Tools, Toolsets and functions; each alone, or in a pair with its options:
         `(tool, ServeOptions(...))`.
     :param pipelines: Pipelines, by the names that clients see.
     :param agents: Agents, by the names that clients see.
     :param document_stores: Document stores, by the names that clients see in URIs.
     :param prompts: Prompt builders, by the names that clients see.
     :param skills: Skill stores (Haystack 3).
-    :param options: ServeOptions by the name of what they are for.
-    :param auth: Who may use the server over HTTP: a provider of `fastmcp.server.auth`, or a Secret that is the bearer
+    :param options: ServeOptions, by the name of what they apply to.
+    :param auth: How clients authenticate over HTTP: a provider of `fastmcp.server.auth`, or a Secret that is the bearer
         token of all clients.
-    :param max_concurrency: How many calls run at a time, of all that has no limit of its own. Eight times as many wait;
-        the next is refused with an error that says that the server is busy.
-    :param mask_error_details: Whether clients get to see no more of an error than that there was one. The message of a
+    :param max_concurrency: How many calls run at a time, apart from things with their own limit. Eight times as many
+        wait; further ones are refused with the error that the server is busy.
+    :param mask_error_details: Whether clients learn only that there was an error, without details. The message of a
         `fastmcp.exceptions.ToolError` is always shown.
     :param strict_input_validation: Whether arguments of another JSON type are refused. Otherwise "10" is taken for the
         integer 10.
     :param dereference_schemas: Whether clients get schemas without `$ref`, which some of them do not understand.
-    :param on_duplicate: What becomes of two things of one name and version: the last one is served, with a warning in
-        the log (`"warn"`, the default) or without (`"replace"`), the first one (`"ignore"`), or it is an error
-        (`"error"`).
-    :param request_state_keys: Secrets of at least 32 bytes. They encrypt what a client of revision 2026-07-28 carries
-        from a call that asks something to the call that answers. Processes that share the work need the same ones, and
-        servers of the same name. The first one encrypts, all of them decrypt. By default those of the environment
-        variable `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas, or else one that only this process has.
-    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version` (by default that of this
-        package), `middleware`, ...
+    :param on_duplicate: What to do if two things have the same name and version: serve the last one, with a warning in
+        the log (`"warn"`, the default) or without (`"replace"`), serve the first one (`"ignore"`), or fail (`"error"`).
+    :param request_state_keys: Secrets of at least 32 bytes. They encrypt the state that a client of revision 2026-07-28
+        carries from a call that asks a question to the call with the answer. Processes that share the work need the
+        same keys, and servers of the same name. The first one encrypts, all of them decrypt. By default, the keys in
+        the environment variable `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas, or else a key of this process.
+    :param fastmcp_options: Further parameters of `fastmcp.FastMCP`: `instructions`, `version` (by default, the version
+        of this package), `middleware`, ...
     :returns: The server. It is a FastMCP, so everything that FastMCP does with servers works with it.
     :raises ValueError: If something cannot be served.
     :raises ImportError: If something needs a package that is not installed.
@@ -632,7 +631,7 @@ def create_mcp_server(
         on_duplicate=on_duplicate,
         **{
             "request_state_security": request_state_security(request_state_keys),
-            # Not FastMCP's, which it would be otherwise.
+            # Otherwise, FastMCP would report its own version.
             "version": importlib.metadata.version("mcp-haystack"),
             **fastmcp_options,
         },

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Skill stores of Haystack 3 by the skills extension of the protocol.
+Serves skill stores of Haystack 3 with the skills extension of the protocol.
 
-`skills/list` and `skills/get` tell of skills and of the digests of their files, which are resources:
+`skills/list` and `skills/get` return skills with the digests of their files. The files are resources:
 `skill://NAME/SKILL.md`, `skill://NAME/any/other.md`.
 """
 
@@ -33,18 +33,18 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
-from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, Reads
+from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, ReadRunner
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_methods
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# FastMCP 4.1 calls it `Skill`, which is to be another class.
+# FastMCP 4.1 calls it `Skill`, a name that later versions use for another class.
 _Skill: Any = getattr(models, "MCPSkill", None) or models.Skill
 
 _MAIN_FILE = "SKILL.md"
 _TEMPLATE = "skill://{path*}"
 _NEEDED_METHODS = ("list_skills", "load_skill", "read_skill_file")
-# What the extension allows in one skill.
+# The limits of the extension for one skill.
 _MOST_FILES, _MOST_BYTES = 512, 16 * 1024 * 1024
 
 
@@ -53,10 +53,10 @@ def skill_sources(skills: Any, *, options: NamedOptions, pool: CallPool) -> Iter
     Serve the skills of skill stores.
 
     :param skills: A skill store, or a list of them.
-    :param options: What is said of skills, by their names: `title`, `tags`, `icons`, `meta` and `scopes`.
-    :param pool: Where reads take their places.
+    :param options: Options by the names of skills: `title`, `tags`, `icons`, `meta` and `scopes`.
+    :param pool: The pool for reads.
     :returns: One source, because a skill may be in the folder of another one, and a name in two stores.
-    :raises ValueError: If something is no skill store.
+    :raises ValueError: If something is not a skill store.
     """
     stores = list(skills) if isinstance(skills, list | tuple) else [skills]
     for store in stores:
@@ -66,7 +66,7 @@ def skill_sources(skills: Any, *, options: NamedOptions, pool: CallPool) -> Iter
 
 class SkillSource(Source):
     """
-    The skills of skill stores.
+    Serves the skills of skill stores.
     """
 
     may_change = True
@@ -78,7 +78,7 @@ class SkillSource(Source):
         super().__init__(parts=stores)
         self.extensions: Sequence[ServerExtension] = [_Skills(self)]
         self._options = options
-        self._places = Reads("Reading a skill", ServeOptions(), pool)
+        self._reads = ReadRunner("Reading a skill", ServeOptions(), pool)
         self._warned_of: set[str] = set()
         self._template = ResourceTemplate.from_function(
             self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
@@ -90,11 +90,11 @@ class SkillSource(Source):
 
         :returns: The resources.
         """
-        return [self._resource(skill) for skill in (await self._places.run(self._skills)).values()]
+        return [self._resource(skill) for skill in (await self._reads.run(self._skills)).values()]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
         """
-        List how to read the files of skills.
+        List the template for reading the files of skills.
 
         :returns: The template.
         """
@@ -104,19 +104,19 @@ class SkillSource(Source):
         """
         Describe skills with the digests of their files.
 
-        :param uri: The URI of the instructions of one; None for all skills.
-        :returns: The skills, also those that a client may not see.
+        :param uri: The URI of one skill's instructions; None for all skills.
+        :returns: The skills, including those that a client may not see.
         """
 
         def described() -> list[Any]:
             wanted = [each for each in self._skills().values() if uri in (None, each.uri)]
             return [entry for entry in map(self._entry, wanted) if entry is not None]
 
-        return await self._places.run(described)
+        return await self._reads.run(described)
 
     def _skills(self) -> dict[str, _StoredSkill]:
         """
-        All skills of all stores, as they have them now.
+        Return the current skills of all stores.
         """
         skills: dict[str, _StoredSkill] = {}
         for store in self.parts:
@@ -129,27 +129,27 @@ class SkillSource(Source):
 
     def _resource(self, skill: _StoredSkill) -> Resource:
         async def read() -> ResourceResult:
-            return await self._places.run(skill.read, _MAIN_FILE)
+            return await self._reads.run(skill.read, _MAIN_FILE)
 
         options = self._options.of(skill.name)
         shown = {"name": skill.name, "description": skill.description, **options.of_component()}
         return Resource.from_function(read, skill.uri, **shown, mime_type="text/markdown")
 
     async def _read(self, path: str) -> ResourceResult:
-        skills = await self._places.run(self._skills)
+        skills = await self._reads.run(self._skills)
         # A skill may be in the folder of another one.
         found = [each for name, each in skills.items() if path.startswith(f"{name}/")]
         skill = max(found, key=lambda each: len(each.name), default=None)
-        # Whoever may not see a skill may not read its files, whatever store or rule hides it.
+        # A client that may not see a skill may not read its files, whatever hides the skill.
         if skill is None or await get_context().fastmcp.get_resource(skill.uri) is None:
             msg = "There is no such skill"
             raise NoSuchThingError(msg)
-        return await self._places.run(skill.read, path.removeprefix(f"{skill.name}/"))
+        return await self._reads.run(skill.read, path.removeprefix(f"{skill.name}/"))
 
     def _entry(self, skill: _StoredSkill) -> Any | None:
         try:
             return skill.entry(self._warn_of)
-        except Exception as error:  # of any kind, such as of a file that is gone: others can be described
+        except Exception as error:  # any error, such as a missing file, as other skills can still be described
             reasons = error.errors() if isinstance(error, ValidationError) else []
             self._warn_of(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
             return None
@@ -163,7 +163,7 @@ class SkillSource(Source):
 @dataclass(frozen=True)
 class _StoredSkill:
     """
-    One skill of a store.
+    One skill in a store.
     """
 
     store: Any
@@ -179,7 +179,7 @@ class _StoredSkill:
 
     def entry(self, warn_of: Callable[[str, str], None]) -> Any:
         """
-        Describe the skill with its files, all of which are read. Those that the store cannot read are left out.
+        Describe the skill with all its files, which are read for that. Files that the store cannot read are left out.
         """
         _, paths = self.store.load_skill(self.name)
         if len(paths) >= _MOST_FILES:
@@ -189,7 +189,7 @@ class _StoredSkill:
         for path in (_MAIN_FILE, *paths):
             try:
                 content = self._content(path).content
-            except ValueError as error:  # what Haystack's own store raises for other files than texts, images and PDFs
+            except ValueError as error:  # Haystack's own store raises it for files other than texts, images and PDFs
                 if path == _MAIN_FILE:
                     raise
                 warn_of(f"{self.name}/{path}", str(error))
@@ -216,7 +216,7 @@ class _StoredSkill:
 
     @property
     def _frontmatter(self) -> dict[str, Any]:
-        # A store that has several skills of one name tells them apart by their folders.
+        # The name may begin with a folder, by which a store distinguishes several skills of one name.
         return {"name": self.name.rpartition("/")[2], "description": self.description}
 
     def _content(self, path: str) -> ResourceContent:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is served: the base of the sources of all kinds, and what users say of it (`ServeOptions`).
+Sources, which list what is served, and the options of what is served (`ServeOptions`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pydantic.dataclasses import dataclass
 from haystack_integrations.tools.mcp.parameters import explains_options, short_repr
 from haystack_integrations.tools.mcp.serving.changes import Listing
 
-# What the protocol allows, and the models of the larger providers.
+# The characters and the length that the protocol and the models of the larger providers allow.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _LONGEST_SHOWN = 100
 
@@ -38,28 +38,28 @@ def check_name(parameter: str, name: object) -> None:
     """
     Check the name of a tool, or of an argument.
 
-    :param parameter: Where it stands, for the message.
+    :param parameter: The parameter with the name, for the message.
     :param name: The name.
-    :raises ValueError: If clients, or the models behind them, would not take it.
+    :raises ValueError: If clients or their models would not accept it.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         shown = repr(name)[:_LONGEST_SHOWN]
         msg = (
             f"A name in {parameter} must be 1 to 64 characters from A-Z, a-z, 0-9, '_', '-' and '.', not {shown}. "
-            "Clients and their models would not take it"
+            "Clients and their models would not accept it"
         )
         raise ValueError(msg)
 
 
 def check_known(option: str, names: Iterable[object], known: Iterable[str], what: str) -> None:
     """
-    Check that an option names what there is.
+    Check that an option has only known names.
 
     :param option: The option, for the message.
-    :param names: What it names.
-    :param known: What there is.
-    :param what: What that is.
-    :raises ValueError: If something is not there; the message says what is.
+    :param names: The names in the option.
+    :param known: The known names.
+    :param what: What these are, for the message.
+    :raises ValueError: If a name is unknown; the message lists the known ones.
     """
     known = list(known)
     unknown = [repr(each) for each in names if each not in known]
@@ -70,11 +70,11 @@ def check_known(option: str, names: Iterable[object], known: Iterable[str], what
 
 def check_methods(parameter: str, thing: object, kind: str, methods: Sequence[str]) -> None:
     """
-    Check that something has the methods of what it should be.
+    Check that an object has the required methods.
 
-    :param parameter: Where it stands, for the message.
-    :param thing: What was given.
-    :param kind: What it should be.
+    :param parameter: The parameter, for the message.
+    :param thing: The object.
+    :param kind: What it should be, for the message.
     :param methods: The methods.
     :raises ValueError: If it is a class, or a method is missing.
     """
@@ -124,43 +124,44 @@ _Limit = Annotated[int, Field(ge=1, strict=True)]
 @dataclass(frozen=True, kw_only=True, config=ConfigDict(arbitrary_types_allowed=True))
 class ServeOptions:
     """
-    What is said of one served thing, and how it is run. Everything has a default.
+    How one thing is described to clients, and how it is run. Every option has a default.
 
-    :param name: The name for clients; by default that of the tool, pipeline or agent.
+    :param name: The name for clients; by default, the name of the tool, pipeline or agent.
     :param title: A name for people.
     :param description: What it does, for the model.
-    :param tags: Tags, by which things are enabled and disabled together: `server.disable(tags={"admin"})`.
+    :param tags: Tags, with which things are enabled and disabled together: `server.disable(tags={"admin"})`.
     :param icons: Icons, as `mcp.types.Icon`, dictionaries or URLs.
     :param meta: Metadata for clients, sent as `_meta`.
     :param annotations: Hints for clients: `ToolAnnotations`, or a dictionary with `title`, `readOnlyHint`,
         `destructiveHint`, `idempotentHint` and `openWorldHint`.
-    :param version: The version; clients see the highest of those that have the same name.
-    :param timeout: How long a call may take, in seconds, including what it waits for a free place; unlimited by
-        default. The thread of a synchronous tool cannot be stopped: it goes on alone, and keeps its place until then.
-    :param output_schema: JSON schema of the structured result, of the type `object`; by default what can be derived
-        from the thing itself. `False` for none.
+    :param version: The version. Clients see the highest version of each name.
+    :param timeout: How long a call may take, in seconds, including the wait for a free place; unlimited by default. The
+        thread of a synchronous tool cannot be stopped: it goes on after the timeout, and keeps its place until it ends.
+    :param output_schema: JSON schema of the structured result, of the type `object`. By default, it is derived from
+        what is served, if possible. `False` for none.
     :param strict_validation: Whether arguments of another JSON type are refused. Otherwise "10" is taken for the
         integer 10. By default, the server decides.
-    :param inputs: Which inputs of a pipeline or agent clients set: a list of names, or a dictionary of a name for
-        clients to an input (`{"query": "retriever.query"}`) or to several of them. By default the mandatory
-        ones of a pipeline, and of an agent the task and the variables of its prompts.
-    :param outputs: Which outputs are returned, in the same form (`{"answer": "llm.replies"}`). By default those
-        of a pipeline that no other component takes, and the `answer` of an agent.
-    :param bound: Arguments that clients neither see nor set, by name: values, or FastMCP's `Depends(function)`, which
-        is called for each call.
-    :param completions: Values that clients offer for the arguments of a prompt: lists, or functions, also async ones,
-        that get what was typed so far and a dictionary of the other arguments, and return a list.
+    :param inputs: The inputs of a pipeline or agent that clients set: a list of names, or a dictionary from a name for
+        clients to an input (`{"query": "retriever.query"}`) or to several of them. By default, the mandatory inputs of
+        a pipeline, or the task and the prompt variables of an agent.
+    :param outputs: The outputs that are returned, in the same form (`{"answer": "llm.replies"}`). By default, the
+        outputs of a pipeline that no other component takes, or the `answer` of an agent.
+    :param bound: Arguments that clients neither see nor set, by name: values, or FastMCP's `Depends(function)`, whose
+        function is called for each call.
+    :param completions: Values that clients offer for the arguments of a prompt: lists, or functions (also async) that
+        get the text typed so far and a dictionary of the other arguments, and return a list.
     :param include_embeddings: Whether Documents are returned with their embeddings.
     :param include_blobs: Whether Documents and ByteStreams are returned with their binary data.
-    :param max_documents: How many Documents of a list are returned; the rest is left out, and the result says so.
-    :param max_characters: How many characters of each Document, message or other text are returned, likewise.
-    :param scopes: OAuth scopes that a client's token must have, all of them. Others do not see it. Over stdio there are
-        no tokens, and everything can be used.
+    :param max_documents: The most Documents of a list that are returned. If some are left out, the result says so.
+    :param max_characters: The most characters of each Document, message or other text that are returned. If a text is
+        cut, the result says so.
+    :param scopes: OAuth scopes, all of which a client's token must have. Other clients do not see it. Over stdio, there
+        are no tokens, and everything can be used.
     :param task: Whether clients may run it as a background task; `"required"` if they must. It needs the extra
         `[tasks]`.
     :param forward: Whether the resources and prompts of another MCP server are served with its tools.
-    :param max_concurrency: How many calls of it run at a time. By default it shares the limit of the server.
-    :raises ValueError: If a value is not one of those.
+    :param max_concurrency: How many calls of it run at a time. By default, it shares the limit of the server.
+    :raises ValueError: If a value is invalid.
     """
 
     name: _Text | None = None
@@ -189,9 +190,9 @@ class ServeOptions:
 
     def of_component(self) -> dict[str, Any]:
         """
-        Return what FastMCP's tools, resources and prompts have in common.
+        Return the arguments that FastMCP's tools, resources and prompts have in common.
 
-        :returns: Keyword arguments, without those that the user did not set.
+        :returns: Keyword arguments, without unset ones.
         """
         given = {
             "title": self.title,
@@ -206,10 +207,10 @@ class ServeOptions:
 
     def overridden_by(self, other: ServeOptions | None) -> ServeOptions:
         """
-        Combine two options for the same thing.
+        Combine these options with others for the same thing.
 
-        :param other: Those that go first; what is left at its default there is taken from these.
-        :returns: The options.
+        :param other: Options that take precedence, unless they have their default.
+        :returns: The combined options.
         """
         if other is None:
             return self
@@ -220,11 +221,11 @@ class ServeOptions:
 
 def check_options(value: Any) -> ServeOptions:
     """
-    Check what was given as the options of one served thing.
+    Check the options of one served thing.
 
     :param value: Options, a dictionary of them, or None for the defaults.
     :returns: The options.
-    :raises ValueError: If it is none of these, or a dictionary with something else in it.
+    :raises ValueError: If it is anything else, or the dictionary has an unknown option.
     """
     if value is None or isinstance(value, ServeOptions):
         return value or ServeOptions()
@@ -239,15 +240,15 @@ def check_options(value: Any) -> ServeOptions:
 
 class NamedOptions(dict[str, ServeOptions]):
     """
-    Options by the name of what they are for, which remember the names that were asked for.
+    Options by the name of what they are for. They record the names that are looked up.
     """
 
     def __init__(self, options: Any) -> None:
         """
         Initialize the NamedOptions.
 
-        :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for none.
-        :raises ValueError: If it is something else.
+        :param options: ServeOptions, or dictionaries of them, by the name of what they are for; None for no options.
+        :raises ValueError: If it is anything else.
         """
         if not isinstance(options, Mapping | None):
             msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
@@ -257,23 +258,23 @@ class NamedOptions(dict[str, ServeOptions]):
 
     def of(self, name: str) -> ServeOptions:
         """
-        Return the options of something that is served.
+        Look up the options of something that is served.
 
         :param name: Its name.
-        :returns: The options; the defaults if there are none.
+        :returns: The options, or the defaults.
         """
         self._asked_for.add(name)
         return self.get(name) or ServeOptions()
 
     def each(self, parameter: str, things: Any, kind: str) -> Iterator[tuple[str, Any, ServeOptions]]:
         """
-        Go through what a user gave to be served by names.
+        Iterate over a dictionary of things to serve.
 
-        :param parameter: The parameter.
-        :param things: What was given.
-        :param kind: What it should contain, for messages.
-        :returns: The name, the thing and its options.
-        :raises ValueError: If it is no dictionary.
+        :param parameter: The parameter, for messages.
+        :param things: The things by their names.
+        :param kind: What they should be, for messages.
+        :returns: Each name, with the thing and its options.
+        :raises ValueError: If it is not a dictionary.
         """
         if not isinstance(things, Mapping):
             msg = f"`{parameter}` must be a dictionary of names to {kind}, got {type(things).__name__}"
@@ -282,29 +283,29 @@ class NamedOptions(dict[str, ServeOptions]):
             yield name, thing, self.of(name)
 
     @property
-    def unused(self) -> str | None:
+    def unused_message(self) -> str | None:
         """
-        What is wrong with options for something that is not served; None if there are none.
+        The message about options for something that is not served; None if all are used.
         """
         unused = sorted(set(self) - self._asked_for)
         if not unused:
             return None
         return (
             f"`options` name {', '.join(map(repr, unused))}, which is not served. "
-            f"There is {', '.join(sorted(self._asked_for)) or 'nothing'}."
+            f"Available: {', '.join(sorted(self._asked_for)) or 'nothing'}."
         )
 
 
 class Source:
     """
-    What a provider serves: a pipeline, say, an agent, a toolset or a document store.
+    Lists the tools, resources and prompts of one thing to serve, such as a pipeline, an agent or a toolset.
 
-    It is asked for each listing and for each call, so it builds what it returns once, and again when that changed.
+    Listings are requested for each call, so a source builds them once, and again only after a change.
     """
 
-    # Whether it may have something else later, as a toolset of another server has, which may be down at first.
+    # Whether it may list other things later, such as the toolset of another server that is down at first.
     may_change: bool = False
-    # The extensions of the protocol that are needed for what is served.
+    # The extensions of the protocol that it needs.
     extensions: Sequence[ServerExtension] = ()
 
     def __init__(
@@ -313,22 +314,22 @@ class Source:
         """
         Initialize the Source.
 
-        :param tools: Its tools, all versions of them.
-        :param parts: What is warmed up when the server starts, and closed when it stops.
+        :param tools: All versions of its tools.
+        :param parts: The objects to warm up when the server starts, and to close when it stops.
         :param prompts: Its prompts, if they never change.
         """
         self.tools = tools
         self.parts = parts
         self.prompts = prompts
-        # Called in any thread when something was added, removed or changed. The provider sets it.
+        # Set by the provider. Call it in any thread when something was added, removed or changed.
         self.changed: Callable[[Listing], None] = lambda _listing: None
-        # The names and versions of the tools that are not served any more; all versions of the name for None.
+        # The names and versions of removed tools; None for all versions of a name.
         self.dropped: set[tuple[str, str | None]] = set()
 
     @property
     def known_tools(self) -> Sequence[Tool]:
         """
-        The tools that are known without asking anybody, but for those that are not served any more.
+        The tools that are known without another request, except removed ones.
         """
         if not self.dropped:
             return self.tools
@@ -337,13 +338,13 @@ class Source:
     @property
     def uses_tasks(self) -> bool:
         """
-        Whether clients may run something of it as a background task.
+        Whether clients may run any of its tools as a background task.
         """
         return any(tool.task_config.supports_tasks() for tool in self.known_tools)
 
     async def list_tools(self) -> Sequence[Tool]:
         """
-        List the tools, all versions of them.
+        List all versions of the tools.
         """
         return self.known_tools
 
@@ -355,10 +356,12 @@ class Source:
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
         """
-        Find a resource by its URI, to read it. Sources that need not list all of theirs for that say so here.
+        Find a resource by its URI, to read it.
+
+        Override this where a resource can be found without listing them all.
 
         :param uri: The URI.
-        :returns: All versions of the resource; none if it is no resource of this source.
+        :returns: All versions of the resource; empty if this source does not have it.
         """
         return [resource for resource in await self.list_resources() if str(resource.uri) == uri]
 
@@ -383,7 +386,7 @@ class Source:
 
     async def close(self) -> None:
         """
-        Release what `warm_up` opened, when the server stops. It may be called without `warm_up`, and more than once.
+        Release the resources of `warm_up` when the server stops. It may be called without `warm_up`, and repeatedly.
         """
         for each in self.parts:
             await call_if_there(each, "close")
@@ -391,10 +394,10 @@ class Source:
 
 async def call_if_there(thing: Any, method: str) -> None:
     """
-    Call `warm_up` or `close`, which not all parts of Haystack have on all majors, without blocking the event loop.
+    Call `warm_up` or `close` without blocking the event loop. Not all objects of Haystack 2 and 3 have these methods.
 
     :param thing: The tool, toolset, pipeline, Agent or component.
-    :param method: The name of the synchronous method; `..._async` is preferred.
+    :param method: The name of the synchronous method. `..._async` is preferred if it exists.
     """
     asynchronous = getattr(thing, f"{method}_async", None)
     if asynchronous is not None:
