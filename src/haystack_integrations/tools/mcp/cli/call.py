@@ -408,7 +408,7 @@ def _errors(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> list[Val
     try:
         validator = validator_for(schema, default=Draft202012Validator)
         validator.check_schema(dict(schema))
-        # The empty registry prevents that references in the schema are fetched.
+        # The empty registry keeps references in the schema from being fetched.
         return list(validator(dict(schema), registry=Registry()).iter_errors(dict(arguments)))
     except (SchemaError, Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
         return []  # the server will check

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Middleware around the calls of a server: it ends them when the server stops, and prevents that they end the process.
+Middleware around the calls of a server: it ends them when the server stops, and keeps them from ending the process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class CallGuard(Middleware):
     """
     Ends the calls of one server when it stops, and fails those whose code would end the process.
 
-    When the SDK lists all tools before a call over HTTP, it returns at most the one that is called.
+    When the SDK lists all tools before a call over HTTP, the guard returns at most the tool that is called.
     """
 
     def __init__(self) -> None:

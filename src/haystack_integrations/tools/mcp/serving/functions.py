@@ -92,8 +92,8 @@ def serve_function(
     given = {
         name: ServedInput(hint, required=False)
         for name, hint in said.types.items()
-        # Not a ByteStream that may also be a text or path: components take paths so, which only the server may set, and
-        # functions may mean anything.
+        # Not if the type has a ByteStream and also a text or path: for components, these name a file, which only the
+        # server may choose, and functions may give them any meaning.
         if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
     inputs = InputSchema(given) if given else None

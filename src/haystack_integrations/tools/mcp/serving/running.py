@@ -415,7 +415,7 @@ def run_server(
         log_level=log_level,
         access_log=False,
         server_header=False,
-        use_colors=None if sys.stdout else False,  # without stdout, uvicorn would fail to look for a terminal
+        use_colors=None if sys.stdout else False,  # without stdout, uvicorn would fail when it looks for a terminal
         # Declared as an int, but passed to `asyncio.wait_for`. It cuts connections left after calls were answered.
         timeout_graceful_shutdown=cast("int", grace_period * 0.9),
     )

@@ -324,7 +324,7 @@ def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
     return Annotated[typed, AfterValidator(made)]
 
 
-# Classes that users and models write, in which unknown fields are refused. Others, such as answers, come from programs.
+# Classes that users and models write: unknown fields are refused. Others come from programs and may have more fields.
 _CONTENTS = (ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding, TextContent, ToolCall)
 _DESCRIPTIONS = {
     "id": "What the result of the call refers to",
