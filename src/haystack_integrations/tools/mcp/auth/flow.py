@@ -127,7 +127,7 @@ class Proofs:
 
     def wants_another(self, response: httpx2.Response, error: Any = None) -> bool:
         """
-        Keep the nonce of a response.
+        Keep the nonce of a response, and return whether the request has to be sent again with it.
 
         :param response: The response.
         :param error: The `error` of an authorization server.

@@ -176,7 +176,7 @@ _Source: TypeAlias = Annotated[
 @checked_dataclass(repr=False, config=CHECKED)
 class OAuthConfig(Options):
     """
-    How to get access tokens for an MCP server that is protected by OAuth 2.1.
+    Configures how to get access tokens for an MCP server that is protected by OAuth 2.1.
 
     The authorization server and its endpoints are discovered as in the MCP specification, starting from the server's
     refusal of a request without a token:

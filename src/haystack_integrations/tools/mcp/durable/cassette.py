@@ -31,7 +31,7 @@ _LEASE: Final = 60.0
 
 class Cassette(DurableRun):
     """
-    A file with a recorded run, which is played in a `with` or `async with` block: no server is started, no model asked.
+    A file with a recorded run. A `with` or `async with` block plays it without starting a server or asking a model.
 
     Calls and replies are found in the file by their content, as in a durable run. Chat generators must be wrapped in a
     JournaledChatGenerator, and other Haystack tools by `RunJournal.tools`. Do not warm a toolset up before the block.
