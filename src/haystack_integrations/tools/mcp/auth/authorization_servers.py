@@ -10,7 +10,7 @@ Discovery of the authorization server of an MCP server (RFC 9728, RFC 8414, Open
     the resource's metadata          at the URL in the challenge, else at the well-known paths; there may be none
     the authorization server         the configured issuer; else the first one in the resource's metadata; else the
                                      origin of the MCP server (2025-03-26), or the issuer that its metadata name
-    its metadata                     at the well-known paths; their issuer must be the one that was asked
+    its metadata                     at the well-known paths; their issuer must be the one that was asked, or its origin
     its endpoints, without metadata  `/authorize`, `/token` and `/register`, only if the origin of the MCP server is the
                                      authorization server and has no metadata (2025-03-26)
 """
