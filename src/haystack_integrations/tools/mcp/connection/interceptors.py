@@ -332,6 +332,10 @@ class InterceptedCall:
     ) -> Any:
         is_given_up = False
         tasks: list[asyncio.Task[Any] | None] = []
+        executor = AsyncExecutor.get_instance()
+        if executor.get_loop() is not asyncio.get_running_loop():
+            msg = "the AsyncExecutor was shut down."
+            raise self._error(msg)
 
         async def go_on(following: MCPToolCall) -> types.CallToolResult:
             if is_given_up:
@@ -341,7 +345,8 @@ class InterceptedCall:
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
             try:
-                return AsyncExecutor.get_instance().run(go_on(following))
+                # In the loop of the call, also while that is shut down: what runs in another one cannot be given up.
+                return executor.run(go_on(following))
             except OperationCancelledError:
                 msg = "the call was given up by its caller."
                 raise self._error(msg) from None
