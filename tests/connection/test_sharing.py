@@ -238,6 +238,18 @@ def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
     server.wait_until_gone()
 
 
+def test_what_is_collected_after_a_shutdown_does_not_keep_the_session_of_later_users_open(stdio_server):
+    server = stdio_server()
+    connection = MCPConnection(server.info())
+    connection.open()
+    AsyncExecutor.get_instance().shutdown()
+    del connection
+    gc.collect()
+    with MCPConnection(server.info()) as later:
+        assert later.status().users == 1
+    server.wait_until_gone()
+
+
 def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_server):
     server = stdio_server()
     users = [MCPTool("add", server.info()), MCPTool("add", server.info(), share=False)]

@@ -13,8 +13,9 @@ import copy
 import dataclasses
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
@@ -163,23 +164,35 @@ class Pool:
 pool: Pool = Pool()
 
 
+# The sessions that garbage-collected users used. They still count as users.
+_collected: deque[ServerSessions] = deque()
+
+
 def release_collected(sessions: ServerSessions) -> None:
     """
     Remove a user that was garbage-collected.
 
-    Garbage collection may strike in any thread, with any lock held, so this takes no lock: it posts the release to the
-    executor. Without an executor, there is no session to close.
+    Garbage collection may strike in any thread, with any lock held, so this takes no lock: it leaves the release to the
+    executor. Without a running executor, there is no session to close, and the next user does it.
 
     :param sessions: The sessions that it used.
     """
+    _collected.append(sessions)
+    _post_if_running(_release_all_collected)
 
-    def release() -> None:
-        if pool.release(sessions):
-            sessions.close_in_background()
 
+def _release_all_collected() -> None:
+    while _collected:
+        with suppress(IndexError):  # another thread was first
+            sessions = _collected.popleft()
+            if pool.release(sessions):
+                _post_if_running(sessions.close_in_background)
+
+
+def _post_if_running(callback: Callable[[], object]) -> None:
     executor = AsyncExecutor._singleton
     if executor is not None:
-        executor.post(release)
+        executor.post(callback)
 
 
 def _settings(configuration: Any) -> Any:
@@ -306,6 +319,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         sessions = self._server_sessions
         if sessions is not None:
             return sessions
+        _release_all_collected()
         acquired = pool.acquire(self.server_info, self.handlers, share=self.share)
         with pool.lock():
             if self._server_sessions is None:
