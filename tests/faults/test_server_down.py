@@ -8,6 +8,7 @@ and run once when it is back. If it is not required, its toolset is empty until 
 """
 
 import asyncio
+import contextlib
 import logging
 import threading
 from concurrent.futures import Future
@@ -29,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
 )
 from haystack_integrations.tools.mcp.connection.limits import back_off
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
 from tests.support.kinds import KINDS, LONG, every_kind, every_streamable_kind, every_way, kinds
@@ -226,6 +228,35 @@ def test_closing_ends_the_attempts_to_reach_a_server(peer):
     toolset.warm_up()
     wait_until(lambda: "add" in toolset, "the tool")
     toolset.close()
+
+
+def test_a_warm_up_that_a_close_interrupts_begins_no_attempts(stdio_server):
+    server = stdio_server("--hang-at-start")
+    toolset = MCPToolset(server.info(), required=False, connection_timeout=LONG)
+    warming = in_thread(toolset.warm_up)
+    server.wait_for("@start")
+    toolset.close()
+    warming.result(LIMIT)
+    assert not toolset._retry.is_running
+    assert toolset.connection.status().state == "closed"
+
+
+def test_attempts_that_two_threads_begin_at_once_are_one(monkeypatch):
+    begun: list[Any] = []
+
+    def begin(factory: Any) -> tuple[Future[Any], None]:
+        begun.append(factory)
+        if len(begun) == 1:
+            with contextlib.suppress(TimeoutError):
+                in_thread(retry.start).result(0.3)
+        return Future(), None
+
+    monkeypatch.setattr(AsyncExecutor.get_instance(), "run_background", begin)
+    toolset = MCPToolset(COUNTER, required=False)
+    retry = toolset._retry
+    retry.start()
+    assert len(begun) == 1
+    retry.stop()
 
 
 def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up():

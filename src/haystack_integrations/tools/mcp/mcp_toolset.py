@@ -474,6 +474,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return True
 
     def _forget(self) -> None:
+        super()._forget()
         self._retry.stop()
         self._absence = None
 

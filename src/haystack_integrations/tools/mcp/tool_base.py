@@ -33,6 +33,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HANDLERS, combine
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
+from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
@@ -55,6 +56,8 @@ class Connected(ContextManaged):
     required: bool = True
     # Why the server could not be reached, if it is not required.
     _absence: MCPConnectionError | None = None
+    # The moment when the connection was released last.
+    _released_at: int = 0
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int = 0
 
@@ -171,10 +174,13 @@ class Connected(ContextManaged):
 
     @contextmanager
     def _reaching(self) -> Iterator[None]:
+        began = next_moment()
         try:
             yield
         except MCPConnectionError as error:
-            self._note_absence(error)
+            # What was released meanwhile is not tried again in the background.
+            if self.required or self._released_at < began:
+                self._note_absence(error)
         else:
             self._note_presence()
 
@@ -209,6 +215,7 @@ class Connected(ContextManaged):
         """
         Drop state that is needed only while the connection is in use. Called when it is released.
         """
+        self._released_at = next_moment()
 
     def _leave(self) -> None:
         self._forget()

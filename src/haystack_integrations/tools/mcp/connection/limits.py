@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
+from haystack_integrations.tools.mcp.concurrency import lock_of_each_process
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Options, Seconds, explains_options
 
@@ -219,6 +220,7 @@ class BackgroundRetry:
         self._longest = longest
         self._running: concurrent.futures.Future[Any] | None = None
         self._pid = os.getpid()
+        self._start_lock = lock_of_each_process()
 
     @property
     def is_running(self) -> bool:
@@ -233,9 +235,10 @@ class BackgroundRetry:
         """
         Start trying in the background, unless that has been started.
         """
-        if not self.is_running:
-            self._pid = os.getpid()
-            self._running, _ = AsyncExecutor.get_instance().run_background(lambda _: self._repeat())
+        with self._start_lock():
+            if not self.is_running:
+                self._pid = os.getpid()
+                self._running, _ = AsyncExecutor.get_instance().run_background(lambda _: self._repeat())
 
     def stop(self) -> None:
         """
