@@ -292,6 +292,17 @@ async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
         await server.login().log_in(httpx2.Response(401), None)
 
 
+async def test_google_is_asked_for_a_refresh_token_as_it_wants_to_be() -> None:
+    server = DeployedServer(
+        "https://accounts.google.com",
+        advertised="https://accounts.google.com/",
+        at="/.well-known/openid-configuration",
+        scopes=["https://www.googleapis.com/auth/calendar"],
+    )
+    assert (await server.use(server.login(**PERSON))).text == "welcome"
+    assert (server.asked_for[0]["access_type"], server.asked_for[0]["prompt"]) == ("offline", "consent")
+
+
 async def test_a_client_without_a_secret_registers_as_one_where_the_server_takes_that() -> None:
     # As at Notion, which refuses a client_id in the form together with the header of Basic authentication.
     method = "token_endpoint_auth_method"

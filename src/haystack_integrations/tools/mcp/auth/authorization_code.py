@@ -105,6 +105,10 @@ class AuthorizationCode(Flow):
         if server.authorization_endpoint is None:
             msg = f"{server.issuer} has no `authorization_endpoint`, so no person can log in there"
             raise MCPAuthorizationError(msg)
+        endpoint = httpx2.URL(server.authorization_endpoint)
+        # Google has no such scope, and gives a refresh token for this parameter only.
+        is_google = endpoint.host == "accounts.google.com"
+        is_offline = is_google or "offline_access" in (scope or "").split()
         async with self._listening(state) as listener:
             redirect_uri = str(config.redirect_uri) if listener is None else listener.redirect_uri
             if self.client is None or config.client_id is None:
@@ -119,10 +123,11 @@ class AuthorizationCode(Flow):
                 "resource": self.resource(),
                 "scope": scope,
                 # OpenID Connect Core, 11
-                "prompt": "consent" if "offline_access" in (scope or "").split() else None,
+                "prompt": "consent" if is_offline else None,
+                "access_type": "offline" if is_google else None,
             }
             sent = {name: value for name, value in parameters.items() if value}
-            url = httpx2.URL(server.authorization_endpoint).copy_merge_params(sent)
+            url = endpoint.copy_merge_params(sent)
             await self.outgoing.check(url)
             request = MCPLoginRequest(
                 url=str(url), redirect_uri=redirect_uri, state=state, server_url=server_url, user=user
