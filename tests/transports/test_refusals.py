@@ -140,8 +140,11 @@ class TestStreamableHttp:
         (400, error("Bad Request: Server not initialized", id=None), LOST),
         (400, "Received request before initialization was complete", LOST),
         (400, {"error": "unknown session"}, LOST),
+        (400, "The provided SessionId was not found or has expired, please re-initialize your connection.", LOST),
+        (400, "Session 1f0e-22 has been terminated. Please reinitialize", LOST),
         # A text that says more may be that of the tool.
         (400, "Session not found in the database of the tool", DOUBTFUL),
+        (400, "Session not found, please re-initialize the tool", DOUBTFUL),
         (400, "No session" + "!" * 191, DOUBTFUL),
         (400, "No session" + "!" * 190, LOST),
         # In any other words, it may be about the session.

@@ -74,9 +74,13 @@ _UNKNOWN_SESSION = re.compile(
     |
         received\ request\ before\ initialization\ was\ complete
     |
-        (mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
-        \ ((is|was|has)\ )?(not\ found|unknown|invalid|expired|missing|terminated|not\ initialized|required)
+        ((the|your)\ (provided\ )?)?(mcp[- ])?session([ _-]?id)?([ :'"]+[\w-]+['"]?)?
+        (
+            \ (or\ )?((is|was|has|has\ been)\ )?
+            (not\ found|unknown|invalid|expired|missing|terminated|not\ initialized|required)
+        ){1,2}
     )
+    (\W+(please\ )?re-?initiali[sz]e(\ (your|the)\ (connection|session))?)?
     \W*
     """,
     re.IGNORECASE | re.VERBOSE,
