@@ -78,6 +78,14 @@ class Person:
 ALICE = {"name": "Alice", "age": 30}
 
 
+class NaTType(dt.datetime):
+    """
+    As the missing date of pandas, which no serializer of dates can read.
+    """
+
+    year = property(lambda _: float("nan"))  # type: ignore[assignment]
+
+
 @rows(
     ("value", "annotation", "structured", "text"),
     (ALICE, dict, ALICE, json.dumps(ALICE)),
@@ -162,6 +170,7 @@ async def test_values_of_haystack_and_python_are_json_and_only_texts_are_cut(ret
         "day": (dt.datetime(2026, 7, 28, tzinfo=dt.UTC), "2026-07-28T00:00:00Z"),
         "set": ({1}, [1]),
         "nan": (float("nan"), None),
+        "no day": (NaTType(2026, 7, 28), None),
         "secret": (Secret.from_token("hunter2"), None),
         "bytes": (b"abc", "YWJj"),
         "object": (object(), "<object>"),

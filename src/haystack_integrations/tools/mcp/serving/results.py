@@ -48,6 +48,9 @@ OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
+# The types of what frames of pandas have in place of a missing date or a missing value of a nullable type.
+_MISSING = frozenset({"NaTType", "NAType"})
+
 # If structured content has the same text, only its beginning is sent as content when it is longer than this, because
 # clients accept events of at most 1 MiB in a stream. Models see that beginning.
 _LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
@@ -117,7 +120,7 @@ class JsonWriter:
         return [self.write(each) for each in values]
 
     def _object(self, value: Any) -> Any:
-        if isinstance(value, Secret):
+        if isinstance(value, Secret) or type(value).__name__ in _MISSING:
             return None
         if isinstance(value, OF_HAYSTACK):
             return self._of_haystack(value)
