@@ -332,9 +332,9 @@ class HttpServerInfo(BuiltInServerInfo):
     :param max_message_size: How many bytes one message of the server, e.g. the result of a call, may have after
         decompression. Default: 16 MiB. A call whose answer is larger fails with an MCPOutcomeUnknownError. Over
         Streamable HTTP, the session goes on; over SSE it ends, and so do the other calls under way.
-    :param verify: The certificates of servers to trust: True for those that the system and the environment
-        (`SSL_CERT_FILE`, `SSL_CERT_DIR`) trust, the path of a CA bundle or of a folder with certificates, False for
-        any; or an `ssl.SSLContext`, which cannot be saved to YAML.
+    :param verify: The certificates of servers to trust: True for those that `SSL_CERT_FILE` or `SSL_CERT_DIR` names, or
+        the system's if neither is set; the path of a CA bundle or of a folder with certificates; False for any; or an
+        `ssl.SSLContext`, which cannot be saved to YAML.
     :param client_cert: Certificate of this client: the path of a PEM file with certificate and key, a pair of paths
         (certificate, key), or (certificate, key, password of the key as a Secret).
     :param proxy: URL of a proxy, `http://`, `https://`, or with the package `socksio` `socks5://`. If it contains
