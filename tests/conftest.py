@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The fixtures that start real MCP servers, and the watch over what tests leave behind.
+Fixtures that start real MCP servers, and checks that tests leave nothing behind and show no secrets.
 
 Fixtures named `*_server` are factories: call them as often as needed; what they start ends with the fixture's scope.
 """
@@ -19,12 +19,12 @@ from typing import Any, Self
 import anyio
 import pytest
 
-# Before Haystack is imported: tests send no telemetry.
+# Tests send no telemetry. This must be set before Haystack is imported.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
-# Rich takes 0.2 s of CPU to draw the traceback of a tool that fails, and many tools of tests do.
+# Rich takes 0.2 s of CPU to draw the traceback of a failing tool, and many tools of the tests fail.
 os.environ["FASTMCP_ENABLE_RICH_TRACEBACKS"] = "False"
 
-# A shell has what it starts in the background ignore Ctrl-C, and so would every process that a test interrupts.
+# Shells make background processes ignore Ctrl-C, and every process that a test interrupts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -50,8 +50,8 @@ from tests.support.processes import (
 )
 from tests.support.secrecy import SecretWatch
 
-# anyio imports its parts when they are first used, and pytest parses each of them for its assertions. Two threads that
-# parse at once are an error in CPython 3.11 ("AST constructor recursion depth mismatch"), so all are loaded here.
+# anyio imports its modules on first use, and pytest parses each of them to rewrite its assertions. CPython 3.11 fails
+# if two threads parse at once ("AST constructor recursion depth mismatch"), so all modules are loaded here.
 for lazy_name in dir(anyio):
     getattr(anyio, lazy_name)
 
@@ -65,13 +65,13 @@ _PATHS = {"sse": "/sse", "streamable-http": "/mcp"}
 def pytest_configure(config: pytest.Config) -> None:
     if CAN_FORK and not ForkServer.runs():
         config.add_cleanup(ForkServer().close)
-        # pytest-cov would not see what the fork server has imported.
+        # pytest-cov does not measure modules that the fork server has imported.
         if not config.getoption("cov_source", None):
             _fork_workers(config)
 
 
 def _fork_workers(config: pytest.Config) -> None:
-    """Have the processes of pytest-xdist forked, too: each imports Haystack, FastMCP and the MCP SDK otherwise."""
+    """Fork the workers of pytest-xdist, each of which would otherwise import Haystack, FastMCP and the MCP SDK."""
     if specs := config.getoption("tx", None):
         python = f"popen//python={prepared_python()}"
         config.option.tx = [python if spec == "popen" else spec for spec in specs]
@@ -79,8 +79,8 @@ def _fork_workers(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    # What is imported and collected here stays to the end, and nothing of it is garbage. As long as the garbage
-    # collector looks at it, a full collection takes up to half a second, and many tests have several.
+    # Objects that are imported and collected here live until the end. If the garbage collector scanned them, a full
+    # collection would take up to half a second, and many tests run several.
     gc.disable()
     try:
         return (yield)
@@ -93,7 +93,7 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.fixture(scope="session", autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """
-    At the end of the run, this process has no more children, threads and listening sockets than at its start.
+    Fails if this process has more children, threads or listening sockets at the end of the run than at its start.
     """
     adopt_orphans()
     before = footprint()
@@ -104,7 +104,7 @@ def nothing_left_behind() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def secret_watch() -> Iterator[SecretWatch]:
     """
-    Sees what is shown while tests run.
+    Watches the texts that are shown while tests run.
     """
     with SecretWatch() as watch:
         yield watch
@@ -113,7 +113,7 @@ def secret_watch() -> Iterator[SecretWatch]:
 @pytest.fixture(autouse=True)
 def no_secret_is_shown(secret_watch: SecretWatch) -> Iterator[None]:
     """
-    Whatever a test does, none of its secrets is in a log line, an error, a `repr`, a trace or YAML.
+    Fails a test if one of its secrets appears in a log line, an error, a `repr`, a trace or YAML.
     """
     secret_watch.look()
     yield
@@ -124,7 +124,7 @@ def no_secret_is_shown(secret_watch: SecretWatch) -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def test_modules_are_trusted() -> Iterator[None]:
     """
-    Haystack 3 may load classes and functions that are defined in tests.
+    Allows Haystack 3 to load classes and functions that are defined in tests.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests,tests.*,test_*")
@@ -134,8 +134,8 @@ def test_modules_are_trusted() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def document_stores_end_quietly() -> Iterator[None]:
     """
-    A document store that is garbage does not join its threads: the garbage collector may run while a thread starts,
-    with a lock of `threading` that joining takes, too, and then all hangs. The threads end without that.
+    Keeps document stores from joining their threads when they are garbage-collected. The collector may run while a
+    thread starts and holds a lock of `threading` that joining needs, which is a deadlock. The threads end anyway.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.delattr(InMemoryDocumentStore, "__del__", raising=False)
@@ -145,14 +145,14 @@ def document_stores_end_quietly() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """
-    A folder that all processes of this test run share.
+    Folder that all processes of this test run share.
     """
     base = tmp_path_factory.getbasetemp()
     return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
 
 class _Started:
-    """Starts HTTP servers and ends them all."""
+    """Starts HTTP servers, and ends them all at the end of the `with` block."""
 
     def __init__(self, tmp_path_factory: pytest.TempPathFactory) -> None:
         self._folders = tmp_path_factory
@@ -192,8 +192,8 @@ class _Started:
 @pytest.fixture
 def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
     """
-    Starts counter servers over HTTP for one test: `http_server(transport="streamable-http", *options, env=None)`, or
-    those of another `script`.
+    Starts counter servers over HTTP for one test: `http_server(transport="streamable-http", *options, env=None)`. A
+    `script` starts another server.
 
     The transport is `"streamable-http"` or `"sse"`; the options are those of `tests/servers/counter_server.py`.
     """
@@ -204,7 +204,7 @@ def http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer
 @pytest.fixture(scope="module")
 def shared_http_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServerFactory]:
     """
-    The same as `http_server` for the tests of a module that do not break their server; equal requests share one.
+    Like `http_server`, for a module whose tests do not break their server; equal requests share a server.
     """
     servers: dict[tuple[Any, ...], HttpServer] = {}
 
@@ -226,7 +226,7 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
         *options: str, env: dict[str, str] | None = None, cwd: str | None = None, script: Path = script
     ) -> StdioServer:
         log = CallLog(folders.mktemp("server") / "calls.txt")
-        # The plain server imports nothing that takes time.
+        # The plain server needs no fork, because it imports nothing slow.
         start = python_script if script == PLAIN_SERVER else prepared_script
         command, *arguments = start(script, "--calls-file", str(log.path))
         servers.append(StdioServer(command, [*arguments, *options], log, env, cwd))
@@ -234,7 +234,7 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
 
     yield describe
     if any(server.alive() for server in servers):
-        gc.collect()  # what has been forgotten without being closed ends its server then
+        gc.collect()  # ends the servers of connections that were dropped without being closed
     try:
         for server in servers:
             server.wait_until_gone(limit=15)
@@ -247,9 +247,9 @@ def _stdio_servers(script: Path, folders: pytest.TempPathFactory) -> Iterator[St
 @pytest.fixture
 def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     """
-    Says how to start plain servers over stdio, which start quickly: `stdio_server(*options, env=None, cwd=None)`.
+    Describes plain servers over stdio, which start quickly: `stdio_server(*options, env=None, cwd=None)`.
 
-    The options are those of `tests/servers/plain_server.py`. The test fails if a process of theirs outlives it.
+    The options are those of `tests/servers/plain_server.py`. The test fails if a server process outlives it.
     """
     with _stdio_servers(PLAIN_SERVER, tmp_path_factory) as describe:
         yield describe
@@ -258,7 +258,7 @@ def stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServ
 @pytest.fixture
 def sdk_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     """
-    The same with the counter server, or another `script`, which is written with the MCP SDK and knows every revision.
+    Like `stdio_server`, for the counter server or another `script`: written with the MCP SDK, for every revision.
     """
     with _stdio_servers(COUNTER_SERVER, tmp_path_factory) as describe:
         yield describe
@@ -267,7 +267,7 @@ def sdk_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stdio
 @pytest.fixture
 def patient_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StdioServerFactory]:
     """
-    The same with the patient server, whose calls outlive their clients.
+    Like `stdio_server`, for the patient server, whose calls outlive their clients.
     """
     with _stdio_servers(PATIENT_SERVER, tmp_path_factory) as describe:
         yield describe
@@ -276,7 +276,7 @@ def patient_stdio_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
 @pytest.fixture
 def cutting_proxy() -> Iterator[ProxyFactory]:
     """
-    Puts a proxy that can break connections before a server: `cutting_proxy(server.url)`.
+    Starts proxies that can break the connections to a server: `cutting_proxy(server.url)`.
     """
     with ExitStack() as stack:
         yield lambda url: stack.enter_context(CuttingProxy(url))
@@ -296,7 +296,7 @@ def everything(
     request: pytest.FixtureRequest, run_folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[MCPServerInfo]:
     """
-    How to reach `@modelcontextprotocol/server-everything` over each transport, downloaded already.
+    Reaches `@modelcontextprotocol/server-everything` over each transport; it is already downloaded.
     """
     command, arguments = external.everything("stdio")
     external.once("everything", run_folder, lambda: external.download(command, arguments))
@@ -310,7 +310,7 @@ def everything(
 def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> StdioServer:
     command, arguments = external.uvx(requirement, *options)
     external.once(name, run_folder, lambda: external.download(command, [*arguments, "--help"]))
-    # Everything is in uv's cache now: no start waits for the network.
+    # Everything is in uv's cache now, so no start waits for the network.
     command, arguments = external.uvx(requirement, "--offline", *options)
     return StdioServer(command, arguments, CallLog(run_folder / "none"), env=external.runner_environment())
 
@@ -318,7 +318,7 @@ def _from_pypi(run_folder: Path, name: str, requirement: str, *options: str) -> 
 @pytest.fixture(scope="session")
 def time_server(run_folder: Path) -> StdioServer:
     """
-    How to start `mcp-server-time` (a server of the MCP SDK 2.x) over stdio.
+    `mcp-server-time`, a server of the MCP SDK 2.x, over stdio.
     """
     return _from_pypi(run_folder, "time", external.TIME)
 
@@ -326,7 +326,7 @@ def time_server(run_folder: Path) -> StdioServer:
 @pytest.fixture(scope="session")
 def old_time_server(run_folder: Path) -> StdioServer:
     """
-    How to start an earlier `mcp-server-time`, one of the MCP SDK 1.x, over stdio.
+    An earlier `mcp-server-time`, a server of the MCP SDK 1.x, over stdio.
     """
     return _from_pypi(run_folder, "old-time", external.OLD_TIME, "--with", "mcp<2")
 
@@ -334,7 +334,7 @@ def old_time_server(run_folder: Path) -> StdioServer:
 @pytest.fixture(scope="session")
 def filesystem_server(run_folder: Path) -> StdioServer:
     """
-    How to start `@modelcontextprotocol/server-filesystem` over stdio, without a folder: it asks for roots.
+    `@modelcontextprotocol/server-filesystem` over stdio, without a folder, so that it asks for roots.
     """
     command, arguments = external.filesystem()
     external.once("filesystem", run_folder, lambda: external.download(command, arguments))
@@ -344,7 +344,7 @@ def filesystem_server(run_folder: Path) -> StdioServer:
 @pytest.fixture(scope="session")
 def conformance_suite(run_folder: Path) -> list[str]:
     """
-    The command of the official conformance suite.
+    Command of the official conformance suite.
     """
     return external.conformance_suite(run_folder / "conformance")
 
@@ -352,7 +352,7 @@ def conformance_suite(run_folder: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def git_server(run_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> StdioServer:
     """
-    How to start `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
+    `mcp-server-git` over stdio, for a repository with one commit; `cwd` is the repository.
     """
     server = _from_pypi(run_folder, "git", external.GIT)
     repository = external.make_repository(tmp_path_factory.mktemp("git") / "repository")

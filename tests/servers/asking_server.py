@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server written with the MCP SDK whose tools ask the client for something, in every revision.
+A server written with the MCP SDK whose tools send requests to the client, in every revision.
 
     python asking_server.py --transport stdio|sse|streamable-http [--protocol legacy] [--port N] [--calls-file PATH]
 
@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.servers.counter_server import options_of_any_server, run
 
-# The SDK announces the end of sampling, roots and log messages, which are still in use.
+# The SDK warns that sampling, roots and log messages are deprecated, but they are still in use.
 warnings.simplefilter("ignore")
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server whose tools and resources change when its tools are called, and which says so in both eras of the protocol.
+A server whose tools and resources change when its tools are called. It announces changes in both eras of the protocol.
 """
 
 from typing import Annotated, Any
@@ -30,11 +30,11 @@ NOTE = "memo://note"
 
 def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header: bool = False) -> MCPServer[Any]:
     """
-    Make the server.
+    Create the server.
 
-    :param record: Called with the name and the details of what happens.
-    :param ttl_ms: How long, in milliseconds, clients may keep what they list and read.
-    :param header: Whether the tool `locate` wants its argument as an HTTP header, too.
+    :param record: Called with the name and the details of each event.
+    :param ttl_ms: How long clients may cache lists and resources, in milliseconds.
+    :param header: Whether the tool `locate` also wants its argument as an HTTP header.
     """
     hint = CacheHint(ttl_ms=ttl_ms)
     methods: list[Any] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"]

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A real MCP server, written with the MCP SDK, that keeps a record of what it did.
+A real MCP server, written with the MCP SDK, that records its calls.
 
 Run it over any transport; over HTTP it prints `PORT <n>` on stdout once it listens:
 
     python counter_server.py --transport stdio|sse|streamable-http [--calls-file PATH] [...]
 
-`--calls-file` collects one line per event, the event's name and its details as JSON. A tool writes its own name when it
-is executed, so that a test can prove how often it really ran. Lines starting with `@` are about the server itself:
-`@start` for the process, and `@<method>` for every MCP request that arrives.
+The file of `--calls-file` gets one line per event: the event's name and its details as JSON. A tool records its name
+when it is executed, so that a test can prove how often it really ran. Lines that begin with `@` are about the server
+itself: `@start` for the process, and `@<method>` for every MCP request that arrives.
 """
 
 import argparse
@@ -49,7 +49,7 @@ from pydantic import Field
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 
-# A picture of one red pixel, and a sound of no length.
+# A picture of one red pixel, and an empty sound.
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC")
 WAV = base64.b64decode("UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=")
 
@@ -57,7 +57,7 @@ Record = Callable[..., None]
 
 
 def record_to(path: Path | None) -> Record:
-    """A function that appends one event to the file at once, whichever thread or process calls it."""
+    """Return a function that appends one event to the file at once, from any thread or process."""
 
     def record(event: str, **details: Any) -> None:
         if path is None:
@@ -86,7 +86,7 @@ NOTE = TextResourceContents(uri="memo://note", text="a note", mime_type="text/pl
 PDF = base64.b64encode(b"%PDF-1.4\n%%EOF\n").decode()
 REPORT = BlobResourceContents(uri="file:///report.pdf", blob=PDF, mime_type="application/pdf")
 PICTURE = Image(data=PNG, format="png").to_image_content()
-# Tools without arguments: what they are, and their content and structured content.
+# Tools without arguments: their descriptions, content and structured content.
 CONSTANT: dict[str, tuple[str, list[Any], dict[str, Any] | None]] = {
     "image": ("A picture of one red pixel.", [PICTURE], None),
     "audio": ("A sound of no length.", [Audio(data=WAV, format="wav").to_audio_content()], None),
@@ -110,11 +110,11 @@ def _returning(name: str, result: CallToolResult, record: Record) -> Callable[[]
 
 def build_server(record: Record, *, name: str = "counter", in_process: bool = False) -> MCPServer[Any]:
     """
-    A server with every kind of tool the tests need.
+    Create a server with every kind of tool that the tests need.
 
     :param record: Called with the tool's name and arguments at each execution.
     :param name: The server's name.
-    :param in_process: Leaves out the tools that are about the server's own process.
+    :param in_process: Whether to omit the tools that are about the server's own process.
     """
     server: MCPServer[Any] = MCPServer(name, version="1.2.3", instructions="Counts what it does.", log_level="WARNING")
 
@@ -255,7 +255,7 @@ def note_requests(server: MCPServer[Any], record: Record) -> None:
 
 
 def announce_changes(server: MCPServer[Any]) -> None:
-    """Have the server say in the handshake that its lists may change."""
+    """Make the server declare in the handshake that its lists may change."""
     options = server._lowlevel_server.create_initialization_options
 
     def with_changes(*_args: Any, **kwargs: Any) -> Any:
@@ -266,7 +266,7 @@ def announce_changes(server: MCPServer[Any]) -> None:
 
 
 async def say_tools_changed(ctx: Context[Any, Any]) -> None:
-    """Say it as the revision of the session does."""
+    """Announce changed tools in the way of the session's revision."""
     await (ctx.notify_tools_changed() if is_modern(ctx) else ctx.session.send_tool_list_changed())
 
 
@@ -293,7 +293,7 @@ def serve_handshake_era_only(server: MCPServer[Any]) -> None:
 
 
 def handshake_era_only(app: Any) -> Any:
-    """Answer HTTP requests of later protocol revisions as servers do that do not know them: with 400."""
+    """Answer HTTP requests of later protocol revisions with 400, as servers do that do not know them."""
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:
         version = Headers(scope=scope).get("mcp-protocol-version") if scope["type"] == "http" else None
@@ -308,7 +308,7 @@ def handshake_era_only(app: Any) -> Any:
 
 
 def token_required(app: Any, token: str) -> Any:
-    """Answer with 401 what does not carry the bearer token."""
+    """Answer requests without the bearer token with 401."""
 
     async def respond(scope: Any, receive: Any, send: Any) -> None:
         answer = app
@@ -321,10 +321,10 @@ def token_required(app: Any, token: str) -> Any:
 
 
 def listen(port: int) -> socket.socket:
-    """Listen on the loopback interface and say so on stdout."""
+    """Listen on the loopback interface and print the port on stdout."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Whoever started us keeps the port bound (not listening), so that a restart finds it free.
+    # The parent process keeps the port bound (not listening), so that the port is free after a restart.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     listener.bind(("127.0.0.1", port))
     listener.listen(128)
@@ -342,7 +342,7 @@ def serve_http(app: Any, port: int, tls: Sequence[str] = ()) -> None:
 
 
 def hang(transport: str, port: int) -> None:
-    """Be there and never answer."""
+    """Accept connections or stdin, but never answer."""
     listener = listen(port) if transport != "stdio" else None
     while True:
         time.sleep(3600)
@@ -350,7 +350,7 @@ def hang(transport: str, port: int) -> None:
 
 
 def options_of_any_server(description: str | None = None) -> argparse.ArgumentParser:
-    """What says how a server of the SDK runs."""
+    """Return a parser for the options that all servers of the SDK share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
     parser.add_argument("--port", type=int, default=0)
@@ -363,10 +363,10 @@ def run(
     server: MCPServer[Any], options: argparse.Namespace, wrap: Callable[[Any], Any] = lambda app: app, **http: Any
 ) -> None:
     """
-    Run a server as these options say, in the revisions before 2026-07-28 or in all.
+    Run a server with these options, in the revisions before 2026-07-28 or in all revisions.
 
-    :param wrap: Puts something before the application.
-    :param http: Options of streamable HTTP.
+    :param wrap: Wraps the ASGI application.
+    :param http: Options of Streamable HTTP.
     """
     if options.protocol == "legacy":
         serve_handshake_era_only(server)

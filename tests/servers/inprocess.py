@@ -5,7 +5,7 @@
 """
 The counter server inside the test's own process, reachable by import path as `tests.servers.inprocess:server`.
 
-`calls` collects the names of the tools as they are executed; a test that counts clears it first.
+`calls` collects the names of the tools as they are executed; a test that counts calls clears it first.
 """
 
 from typing import Any

@@ -7,9 +7,9 @@ A server of revision 2026-07-28 whose calls outlive their clients:
 
     python patient_server.py --transport stdio|streamable-http --calls-file PATH [--port N]
 
-`order` and `order_twice` want input, and keep what they need in their request state. `bake`, `bake_asking` and `burn`
-are tasks (SEP-2663), which are kept in a folder beside the calls file, so that they go on when a process over stdio
-ends. What really runs is recorded. `bare` answers without a `resultType`.
+`order` and `order_twice` ask for input, and keep their state in the request state. `bake`, `bake_asking` and `burn`
+are tasks (SEP-2663). Tasks are kept in a folder beside the calls file, so that they continue after a process over
+stdio has ended. Calls are recorded when they really run. `bare` answers without a `resultType`.
 """
 
 import base64
@@ -57,7 +57,7 @@ TOOLS = [
 ]
 
 
-class Refusal(Exception):  # noqa: N818 - what the protocol calls an error
+class Refusal(Exception):  # noqa: N818 - the protocol calls it an error
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.error = {"code": code, "message": message, **({"data": data} if data is not None else {})}
 

@@ -5,8 +5,8 @@
 """
 The counter server over stdio without the MCP SDK, which takes most of a second to import. This one starts in 50 ms.
 
-It has the tools of `counter_server.py` that tests of processes, sessions and calls need, and it keeps the same record.
-It knows the revisions that begin with the handshake.
+It has the tools of `counter_server.py` that tests of processes, sessions and calls need, and records the same events.
+It speaks the revisions that begin with the handshake.
 """
 
 import argparse
@@ -34,15 +34,15 @@ def parse() -> argparse.Namespace:
 
 
 class ToolError(Exception):
-    """What the caller is told."""
+    """An error that the caller gets as a result."""
 
 
 class ProtocolError(Exception):
-    """What the caller is told in a JSON-RPC error."""
+    """An error that the caller gets as a JSON-RPC error."""
 
 
 class Cancelled(Exception):  # noqa: N818 - as in asyncio
-    """The caller has given the call up: no answer."""
+    """The caller has given up the call, so it gets no answer."""
 
 
 class Tools:
@@ -58,7 +58,7 @@ class Tools:
 
     def sleep(self, seconds: float) -> str:
         """Take a while; `sleep-finished` or `sleep-cancelled` is recorded at the end."""
-        raise NotImplementedError  # the server does it
+        raise NotImplementedError  # the server implements it
 
     def fail(self, message: str) -> str:
         """Fail with the message."""
@@ -97,7 +97,7 @@ def definition(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 class PlainServer:
-    """Answers each request that may take long in a thread of its own."""
+    """A server that answers each request that may take long in a thread of its own."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
@@ -115,7 +115,7 @@ class PlainServer:
             os.close(descriptor)
 
     def serve(self) -> None:
-        """Answer until stdin ends; calls that are under way then are cancelled."""
+        """Answer requests until stdin ends, then cancel the calls that are still running."""
         for line in sys.stdin.buffer:
             try:
                 message = json.loads(line)

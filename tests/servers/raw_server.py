@@ -3,16 +3,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server over stdio that answers with the very text that it is given, without the MCP SDK:
+A server over stdio, without the MCP SDK, that answers with exactly the text that it gets:
 
     python raw_server.py RESULTS [CALLS_FILE]
 
-RESULTS, as JSON, are by method what it answers in place of its own results: a result, `{"error": ...}`, "exit" to end
-or "silence". CALLS_FILE gets a line for each message.
+RESULTS is a JSON object of answers by method that replace its own: a result, `{"error": ...}`, "exit" to end the
+process, or "silence" for no answer. CALLS_FILE gets a line for each message.
 
-The tool `say` answers with its argument `raw`, in which `$ID` stands for the id of the request, `$FILL` for `fill`
-letters, and characters for the bytes of the same number; the answer never ends if it is `endless`. `wait` is answered
-after `release` was called; any other at once.
+The tool `say` answers with its argument `raw`, in which `$ID` stands for the request's id, `$FILL` for `fill` letters,
+and each character for the byte with its number. With `endless`, the answer never ends. `wait` is answered after
+`release` was called; all other tools are answered at once.
 """
 
 import json
@@ -41,7 +41,7 @@ class RawServer:
 
     def answer(self, message: dict[str, Any]) -> tuple[bytes, bool]:
         """
-        The answer to a request, and whether it never ends.
+        Return the answer to a request, and whether it never ends.
         """
         params = message.get("params") or {}
         result = self._results.get(message["method"])

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that says something else of its tools than before, between two sessions or in the middle of one.
+A server whose tool definitions change between two sessions or in the middle of one.
 
-`pull(server, change)` changes it in the same process, its tool `pull` from outside; with `--state` a process that is
-started again is as the one before it was. The changes are the keys of `CHANGES`.
+`pull(server, change)` changes it in the same process, its tool `pull` from outside. With `--state`, the changes survive
+a restart of the process. The changes are the keys of `CHANGES`.
 """
 
 import os
@@ -75,10 +75,10 @@ def pull(server: MCPServer[Any], change: str) -> None:
 
 def build_server(record: Any = lambda *_, **__: None, state: Path | None = None) -> MCPServer[Any]:
     """
-    Make the server.
+    Create the server.
 
-    :param record: Called with the name and the details of what happens.
-    :param state: A file with a change in each line, which were made before.
+    :param record: Called with the name and the details of each event.
+    :param state: A file with the changes made before, one per line.
     """
     server: MCPServer[Any] = MCPServer("sums", log_level="WARNING", instructions=INSTRUCTIONS)
 
@@ -108,7 +108,7 @@ def build_server(record: Any = lambda *_, **__: None, state: Path | None = None)
     return server
 
 
-# Reachable by import path, and never changed.
+# Reachable by import path. No test changes this one.
 server: MCPServer[Any] = build_server()
 
 

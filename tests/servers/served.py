@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that `run_server` runs as a process, with one of each kind of what was built in Haystack:
+A server that `run_server` runs as a process. It serves one object of each kind that Haystack has:
 
     python served.py '{"transport": "http", "port": 8000}'
 
-It tells on stderr, a line each, that a call has begun or was cancelled, and that it has closed what it opened.
+It writes a line to stderr when a call has begun or was cancelled, and when the server has closed its resources.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class Shout:
 @component
 class OrdersOnce:
     """
-    In place of a model: it orders what it is asked for, and says what came of it.
+    Replaces a model: orders the item that the user asks for, and replies with the result.
     """
 
     @component.output_types(replies=list[ChatMessage])
@@ -177,7 +177,7 @@ def make_server(**options: Any) -> FastMCP[Any]:
     return server
 
 
-# A worker makes its server while it imports this module, as programs do that have one at the top of a module.
+# A worker creates its server while it imports this module, as in programs with a server at the top of a module.
 SERVER = make_server() if __name__ == "__mp_main__" else None
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Work that goes on while the test does something else, and event loops for it.
+Work in the background of a test, in threads and event loops.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> "Future[T]":
     """
-    Run the function in a daemon thread of its own, so that one that hangs does not hold up the end of the test run.
+    Run the function in a new daemon thread, so that a hanging function does not delay the end of the test run.
     """
     future: Future[T] = Future()
 
@@ -39,7 +39,7 @@ def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> "Future[
 
 def together(functions: Iterable[Callable[[], T]]) -> "list[Future[T]]":
     """
-    Run each function in a thread of its own, all of them starting at the same moment.
+    Run each function in its own thread; all of them start at the same moment.
     """
     functions = list(functions)
     barrier = threading.Barrier(len(functions))
@@ -53,14 +53,14 @@ def together(functions: Iterable[Callable[[], T]]) -> "list[Future[T]]":
 
 def in_loop_of_its_own(function: Callable[[], Any]) -> "Future[Any]":
     """
-    Run the coroutine function in a new event loop in a thread of its own.
+    Run the coroutine function in a new event loop in a new thread.
     """
     return in_thread(lambda: asyncio.run(function()))
 
 
 def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
     """
-    Run an asynchronous test in a new event loop of asyncio, and in one of uvloop.
+    Run an asynchronous test in new event loops of asyncio and uvloop.
     """
 
     @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
@@ -80,6 +80,6 @@ def on_each_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[...
 
 def text(result: Any) -> str:
     """
-    The text of a tool's result.
+    Return the text of a tool's result.
     """
     return "".join(block.text for block in result.content)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What became of many calls, and whether that is what the server has recorded.
+The outcomes of many calls, compared with the server's record.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tests.support.processes import CallLog
 
 def outcome(call: "Future[Any]", limit: float) -> str:
     """
-    How the call ended, in the words of its error: `"ran"`, `"may have run"` or `"did not run"`.
+    Return the call's outcome, in the words of its error: `"ran"`, `"may have run"` or `"did not run"`.
     """
     error = call.exception(timeout=limit)
     if error is None:
@@ -29,16 +29,16 @@ def outcome(call: "Future[Any]", limit: float) -> str:
 
 def assert_told_the_truth(outcomes: dict[Any, str], log: CallLog, tool: str, argument: str) -> None:
     """
-    No call was executed twice, those that succeeded once, and those that "did not run" never.
+    Check that no call was executed twice, each successful call once, and calls that "did not run" never.
 
-    :param outcomes: By the argument's value, which is unique to each call, what the caller was told.
-    :param log: What the server has recorded.
-    :param tool: The tool.
-    :param argument: The name of the argument.
+    :param outcomes: The reported outcomes, by the value of the argument, which is unique to each call.
+    :param log: The server's record.
+    :param tool: The tool's name.
+    :param argument: The argument's name.
     """
     executions = Counter(details[argument] for _, details in log.events(tool))
     allowed = {"ran": {1}, "may have run": {0, 1}, "did not run": {0}}
     lies = {
         value: (told, executions[value]) for value, told in outcomes.items() if executions[value] not in allowed[told]
     }
-    assert not lies, f"what was told, and how often it was executed: {lies}"
+    assert not lies, f"reported outcome, and how often the call was executed: {lies}"

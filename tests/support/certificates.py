@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A private certificate authority, and what it signs.
+A private certificate authority and its certificates.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 
 class Authority:
     """
-    A certificate authority of a test run; its certificate, which is one for 127.0.0.1, too, is in the file `bundle`.
+    A certificate authority. Its own certificate, which is also valid for 127.0.0.1, is in the file `bundle`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,11 +64,11 @@ class Authority:
 
     def sign(self, name: str, *, password: str | None = None) -> tuple[str, str]:
         """
-        Make a certificate for 127.0.0.1.
+        Create a certificate for 127.0.0.1.
 
-        :param name: Whose.
-        :param password: What the key is encrypted with.
-        :returns: The files of the certificate and of its key.
+        :param name: The name of its owner.
+        :param password: Encrypts the key.
+        :returns: The paths of the certificate and of its key.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         certificate_file = self._folder / f"{name}.pem"

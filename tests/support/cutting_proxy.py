@@ -5,7 +5,7 @@
 """
 A TCP proxy between a client and an HTTP server that breaks connections when a test wants it to.
 
-It runs in a thread of its own; every method may be called from any thread and has taken effect when it returns.
+It runs in its own thread. Every method may be called from any thread, and has taken effect when it returns.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from tests.support.waiting import LIMIT
 
 @dataclass(eq=False)
 class _Link:
-    """One client's connection and the one to the server behind it."""
+    """A client's connection, and the connection to the server behind it."""
 
     client: asyncio.StreamWriter
     server: asyncio.StreamWriter | None = None
-    # The client was cut off, and the server is not to notice.
+    # The client was cut off, and the server must not notice.
     hidden: bool = False
 
 
 @dataclass
 class Trap:
     """
-    An armed cut. `sprung` is set once connections were cut because of it.
+    An armed cut. `sprung` is set as soon as it has cut connections.
     """
 
     marker: bytes
@@ -43,7 +43,7 @@ class Trap:
 
 class CuttingProxy:
     """
-    Forwards to the server at the URL; `url` is its own.
+    A proxy that forwards to a server; clients connect to `url`.
 
     ### Usage example
 
@@ -67,11 +67,11 @@ class CuttingProxy:
         self._trap: Trap | None = None
         self._listener: asyncio.Server | None = None
         self._flowing = asyncio.Event()
-        # Everything that clients have sent so far.
+        # All bytes that clients have sent so far.
         self.sent = bytearray()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="cutting-proxy", daemon=True)
-        # Bound but not listening: keeps the port for `accept` while `refuse` holds.
+        # Bound but not listening, to reserve the port while connections are refused.
         self._keeper = bound_socket(0)
         self.port: int = self._keeper.getsockname()[1]
 
@@ -94,45 +94,45 @@ class CuttingProxy:
 
     def cut(self) -> None:
         """
-        Break every connection now, with a reset, on both sides.
+        Break all connections on both sides with a reset.
         """
         self._do(lambda: self._cut(server_sees=True))
 
     def cut_when(self, marker: bytes, *, when: Literal["forwarded", "before"] = "forwarded") -> Trap:
         """
-        Break the connections of all clients once, at the next request that contains the marker. Those of the server
-        stay open, so it carries out what it gets and talks to nobody.
+        Break the connections of all clients once, at the next request that contains the marker. The connections to the
+        server stay open, so that it executes the request but its response reaches no client.
 
-        :param marker: Looked for in what clients send, such as `b'"tools/call"'`.
-        :param when: `"forwarded"`: the server gets the request, and the client no response. `"before"`: the server
-            does not get it.
-        :returns: The trap; its event `sprung` says that it happened.
+        :param marker: Bytes of the request, such as `b'"tools/call"'`.
+        :param when: `"forwarded"`: the server gets the request, but the client gets no response. `"before"`: the
+            server does not get the request.
+        :returns: The trap, whose event `sprung` is set by the cut.
         """
         self._trap = Trap(marker, when)
         return self._trap
 
     def refuse(self) -> None:
         """
-        Refuse new connections. Those that are open stay.
+        Refuse new connections. Open connections stay open.
         """
         self._do(self._stop_listening)
 
     def accept(self) -> None:
         """
-        Accept new connections (again), on the same port.
+        Accept new connections again, on the same port.
         """
         starting = asyncio.start_server(self._serve, sock=bound_socket(self.port))
         self._listener = asyncio.run_coroutine_threadsafe(starting, self._loop).result(LIMIT)
 
     def hold(self) -> None:
         """
-        Swallow nothing and pass nothing on: connections stay open, new ones are accepted, no byte moves.
+        Hold back all bytes without losing any. Connections stay open, and new ones are accepted.
         """
         self._do(self._flowing.clear)
 
     def release(self) -> None:
         """
-        Let the bytes that `hold` held move again.
+        Forward the bytes that `hold` held back.
         """
         self._do(self._flowing.set)
 
@@ -154,7 +154,7 @@ class CuttingProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # One more turn of the loop: aborted transports close their sockets in it.
+        # Aborted transports close their sockets in the next iteration of the loop.
         await asyncio.sleep(0)
 
     def _cut(self, *, server_sees: bool) -> None:
@@ -175,7 +175,7 @@ class CuttingProxy:
             server_reader, link.server = await asyncio.open_connection(*self._target)
             await asyncio.gather(self._upstream(link, reader), self._downstream(link, server_reader))
         except (OSError, asyncio.CancelledError):
-            # The server is not there, or the proxy closes; the client sees its connection break.
+            # The server cannot be reached, or the proxy closes. The client sees its connection break.
             pass
         finally:
             _abort(link.client)
@@ -185,7 +185,7 @@ class CuttingProxy:
             self._tasks.discard(task)
 
     async def _upstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
-        """From the client to the server."""
+        """Forward from the client to the server."""
         assert link.server is not None
         try:
             while chunk := await reader.read(65536):
@@ -206,7 +206,7 @@ class CuttingProxy:
             pass  # The server or the client has gone.
 
     async def _downstream(self, link: _Link, reader: asyncio.StreamReader) -> None:
-        """From the server to the client, or to nobody once the client was cut off."""
+        """Forward from the server to the client; after a cut, only read from the server."""
         try:
             while chunk := await reader.read(65536):
                 await self._flowing.wait()
@@ -216,7 +216,7 @@ class CuttingProxy:
         except OSError:
             pass  # The server has gone, or the client has.
         await self._flowing.wait()
-        # After what is still to be sent.
+        # It closes after the remaining data was sent.
         link.client.close()
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-MCP servers behind authorization servers that behave as those of well-known vendors are reported to behave.
+MCP servers behind authorization servers that behave like those of well-known vendors, according to reports.
 """
 
 import json
@@ -19,15 +19,15 @@ from tests.support.token_network import BACK, TokenNetwork
 
 class DeployedServer(TokenNetwork):
     """
-    `asked_for` has how codes and tokens were asked for.
+    An MCP server and its authorization server; `asked_for` has the parameters of all requests for codes and tokens.
 
-    :param issuer: What the metadata of the authorization server say; `at` is where they are.
-    :param advertised: What the MCP server says, if not the issuer; None if it has no metadata.
-    :param metadata: Members that the metadata have beyond the usual ones.
-    :param scopes: Those that the MCP server names.
-    :param given: Members of the answer to a token request in place of the usual ones.
-    :param refused: Parameters that end an authorization or token request.
-    :param registration: Members that a registration may have; None if clients cannot register themselves.
+    :param issuer: The issuer in the authorization server's metadata, whose path is `at`.
+    :param advertised: The authorization server that the MCP server names, if not the issuer; None: no metadata.
+    :param metadata: Additional members of the metadata.
+    :param scopes: The scopes that the MCP server names.
+    :param given: Members that replace the usual ones in token responses.
+    :param refused: Parameters or scopes with which an authorization or token request is refused.
+    :param registration: The members that a registration may have; None if clients cannot register themselves.
     """
 
     def __init__(
@@ -104,13 +104,13 @@ class DeployedServer(TokenNetwork):
 
     def login(self, **options: Any) -> OAuth:
         """
-        Of a service, if it has a secret and says nothing else, and otherwise of a person.
+        Return the login of a service if the options have a client secret but no grant type, and otherwise of a person.
         """
         is_service = "client_secret" in options and "grant_type" not in options
         return self.auth(**options) if is_service else self.person(**options)
 
     def kinds(self) -> list[str]:
         """
-        Tell what was asked for, in order.
+        Return the kinds of requests for codes and tokens, in order.
         """
         return [asked.get("grant_type", "login") for asked in self.asked_for]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A channel over a transport under test, with a peer that notes what comes.
+A channel over a transport under test, with a peer that records incoming messages.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class RecordingPeer(SessionLife):
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[tuple[str, dict[str, Any]]] = []
-        # The requests in whose streams they came.
+        # The exchanges in whose streams the notifications came.
         self.places: list[Exchange | None] = []
         self.ends: list[str | None] = []
         self.drains: list[str | None] = []
@@ -50,7 +50,7 @@ class RecordingPeer(SessionLife):
 
 class TestedChannel(Channel):
     """
-    Makes requests with these options, if a test does not say otherwise.
+    A channel with default options for its requests, which a test may override.
     """
 
     __test__ = False
@@ -68,14 +68,14 @@ class TestedChannel(Channel):
         self, method: str | None = None, params: dict[str, Any] | None = None
     ) -> tuple[Exchange, asyncio.Task[Any]]:
         """
-        Make a request in a task, which has run up to where it waits.
+        Send a request in a new task, which runs until it waits for the answer.
         """
         exchange = self.exchange(method, params)
         return exchange, asyncio.create_task(self.request(exchange))
 
     async def fail(self, **options: Any) -> tuple[Exchange, RequestError]:
         """
-        Make a request that fails, and return it with its error.
+        Send a request that fails, and return it with its error.
         """
         exchange = self.exchange(**options)
         try:
@@ -87,7 +87,7 @@ class TestedChannel(Channel):
 
 async def failure_of(task: "asyncio.Task[Any]") -> BaseException | None:
     """
-    The error of a request, or None if it was given up.
+    Return the error of a request, or None if it was given up.
     """
     await asyncio.wait([task])
     with contextlib.suppress(asyncio.CancelledError):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Everything in Haystack that executes tool calls, behind one function; and a tracer that keeps its spans.
+One function for everything in Haystack that executes tool calls, and a tracer that keeps its spans.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ HAS_TOOL_INVOKER = ToolInvoker is not None
 @dataclass
 class Outcome:
     """
-    What came of a step of tool calls: the tool messages' contents, the State after them, and what the model was shown.
+    The outcome of a step of tool calls: their results, the State after them, and the model's turns.
     """
 
     results: list[ToolCallResult]
@@ -45,7 +45,7 @@ class Outcome:
     @property
     def result(self) -> Any:
         """
-        What the model sees of the only call, which has not failed.
+        Return the result of the only call, which has succeeded, as the model sees it.
         """
         assert [each.error for each in self.results] == [False], self.results
         return self.results[0].result
@@ -53,7 +53,7 @@ class Outcome:
     @property
     def error(self) -> str:
         """
-        What the model sees of the only call, which has failed.
+        Return the error of the only call, which has failed, as the model sees it.
         """
         assert [each.error for each in self.results] == [True], self.results
         text = self.results[0].result
@@ -68,14 +68,14 @@ in_both_ways = pytest.mark.parametrize("is_async", [False, True], ids=["run", "r
 
 def agent_of(tools: ToolsType, *replies: ChatMessage, **options: Any) -> Agent:
     """
-    An Agent whose model says these replies.
+    Return an Agent whose model plays these replies.
     """
     return Agent(chat_generator=ScriptedChatGenerator(list(replies)), tools=tools, **options)
 
 
 def run(agent: Agent, *, is_async: bool = False, **given: Any) -> dict[str, Any]:
     """
-    Run an Agent; with `is_async` by `Agent.run_async`, in an event loop of its own.
+    Run an Agent; with `is_async`, with `Agent.run_async` in a new event loop.
     """
     given = {"messages": [ChatMessage.from_user("go")], **given}
     return asyncio.run(agent.run_async(**given)) if is_async else agent.run(**given)
@@ -83,35 +83,35 @@ def run(agent: Agent, *, is_async: bool = False, **given: Any) -> dict[str, Any]
 
 def results_of(result: dict[str, Any]) -> list[ToolCallResult]:
     """
-    The results of the tool calls in the messages of a run.
+    Return the results of the tool calls in the messages of a run.
     """
     return [each for message in result["messages"] for each in message.tool_call_results]
 
 
 def answers_of(result: dict[str, Any]) -> list[Any]:
     """
-    What the tool calls in the messages of a run were answered with.
+    Return the contents of the tool results in the messages of a run.
     """
     return [each.result for each in results_of(result)]
 
 
 def shown_to(agent: Agent) -> list[list[str]]:
     """
-    The names of the tools that the model of an Agent was shown in each turn.
+    Return the names of the tools that the model of an Agent was shown in each turn.
     """
     return [turn.tool_names for turn in agent.chat_generator.turns]
 
 
 def names(tools: Iterable[Tool]) -> list[str]:
     """
-    The names of tools.
+    Return the names of the tools.
     """
     return [tool.name for tool in tools]
 
 
 def reloaded(instance: Any) -> Any:
     """
-    What a component is that was stored with its pipeline and loaded again: it would be stored in the same way.
+    Store a component with a pipeline, load it again, check that the copy is stored alike, and return the copy.
     """
     pipeline = Pipeline()
     pipeline.add_component("component", instance)
@@ -124,7 +124,7 @@ def by_agent(
     tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
-    Have an Agent make the calls in one step.
+    Execute the calls with an Agent, in one step.
     """
     agent = agent_of(tools, calls(*tool_calls), say("done"), state_schema=state_schema)
     result = run(agent, is_async=is_async, **(state or {}))
@@ -136,7 +136,7 @@ def by_tool_invoker(
     tools: ToolsType, *tool_calls: tuple[str, Any], state_schema: Any = None, state: Any = None, is_async: bool = False
 ) -> Outcome:
     """
-    Have a ToolInvoker make the calls; with `is_async` by `ToolInvoker.run_async`, in an event loop of its own.
+    Execute the calls with a ToolInvoker; with `is_async`, with `ToolInvoker.run_async` in a new event loop.
     """
     invoker = ToolInvoker(tools=tools, raise_on_failure=False)
     given = {"messages": [calls(*tool_calls)], "state": State(schema=state_schema or {}, data=state)}
@@ -154,7 +154,7 @@ if HAS_TOOL_INVOKER:
         pytest.param(functools.partial(by_tool_invoker, is_async=True), id="ToolInvoker.run_async"),
     ]
 
-# A test of all that this Haystack has; each is called as `execute(tools, *tool_calls, state_schema=, state=)`.
+# Runs a test with every executor of the installed Haystack: `execute(tools, *tool_calls, state_schema=, state=)`.
 every_executor = pytest.mark.parametrize("execute", EXECUTORS)
 
 
@@ -168,7 +168,7 @@ class _RecordedSpan(tracing.Span):
 
 class RecordingTracer(tracing.Tracer):
     """
-    Keeps its spans, each as its name and tags, and the exceptions that left one, which OpenTelemetry records.
+    A tracer that keeps the names and tags of its spans, and the exceptions that left a span, as OpenTelemetry does.
     """
 
     def __init__(self) -> None:
@@ -192,7 +192,7 @@ class RecordingTracer(tracing.Tracer):
 
     def take(self) -> list[tuple[str, dict[str, Any]]]:
         """
-        The spans since the last time.
+        Return the spans since the last call, and forget them.
         """
         spans, self.spans = self.spans, []
         return spans
@@ -204,7 +204,7 @@ class RecordingTracer(tracing.Tracer):
     @property
     def text(self) -> str:
         """
-        Everything that was recorded.
+        Return everything that was recorded, as text.
         """
         return "\n".join(f"{name} {key}={coerce_tag_value(tags[key])}" for name, tags in self.spans for key in tags)
 
@@ -214,7 +214,7 @@ def recorded_traces(*, content: bool) -> Iterator[RecordingTracer]:
     """
     Record Haystack's traces.
 
-    :param content: Whether to trace inputs and outputs, too, as `HAYSTACK_CONTENT_TRACING_ENABLED` does.
+    :param content: Whether to also trace inputs and outputs, as `HAYSTACK_CONTENT_TRACING_ENABLED` does.
     """
     tracer = RecordingTracer()
     before = tracing.tracer.is_content_tracing_enabled

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The commands of MCP servers that were written elsewhere, at fixed versions.
+The commands of third-party MCP servers, at fixed versions.
 
-Where Node or uv is missing, the tests that need them are skipped; in CI (the environment has `CI=true`) they fail.
+Tests that need Node or uv are skipped where it is missing; in CI (the environment has `CI=true`) they fail.
 """
 
 import fcntl
@@ -26,16 +26,16 @@ TIME = "mcp-server-time==2026.10.19"
 OLD_TIME = "mcp-server-time==2025.9.25"
 GIT = "mcp-server-git==2026.10.19"
 FILESYSTEM = "@modelcontextprotocol/server-filesystem@2026.8.31"
-# Of the handshake era, and of both eras.
+# The first speaks only the handshake era, the second both eras.
 TYPESCRIPT_SDKS = ("@modelcontextprotocol/sdk@1.32.2", "@modelcontextprotocol/client@2.4.0")
 
-# What a first start may take, with everything still to be downloaded.
+# Seconds for a first start, which downloads everything.
 DOWNLOAD_LIMIT = 240.0
 
 
 def unavailable(reason: str) -> NoReturn:
     """
-    Skip the test, or fail it in CI.
+    Skip the test; in CI, fail it.
     """
     if os.environ.get("CI", "").lower() in ("1", "true"):
         pytest.fail(f"{reason} (in CI this is a failure)", pytrace=False)
@@ -44,14 +44,14 @@ def unavailable(reason: str) -> NoReturn:
 
 def npx() -> str:
     """
-    The path of `npx`.
+    Return the path of `npx`.
     """
     return shutil.which("npx") or unavailable("Node's npx was not found: install Node 20 or later")
 
 
 def uv() -> str:
     """
-    The path of `uv`: the one of this environment if it has it, else the one on the PATH.
+    Return the path of `uv` in this environment or else on the PATH.
     """
     own = Path(sys.executable).parent / "uv"
     if own.exists():
@@ -61,35 +61,35 @@ def uv() -> str:
 
 def git() -> str:
     """
-    The path of `git`.
+    Return the path of `git`.
     """
     return shutil.which("git") or unavailable("git was not found")
 
 
 def everything(transport: str) -> tuple[str, list[str]]:
     """
-    The command and its arguments for `server-everything` over stdio, sse or streamableHttp.
+    Return the command and arguments of `server-everything` over stdio, sse or streamableHttp.
     """
     return npx(), ["-y", EVERYTHING, transport]
 
 
 def uvx(requirement: str, *options: str) -> tuple[str, list[str]]:
     """
-    The command and its arguments for a server that is published on PyPI.
+    Return the command and arguments of a server that is published on PyPI.
     """
     return uv(), ["tool", "run", "--quiet", *options, "--python", sys.executable, requirement]
 
 
 def filesystem(*folders: str) -> tuple[str, list[str]]:
     """
-    The command and its arguments for `server-filesystem` over stdio.
+    Return the command and arguments of `server-filesystem` over stdio.
     """
     return npx(), ["-y", FILESYSTEM, *folders]
 
 
 def uv_script(requirement: str, script: str, *options: str) -> tuple[str, list[str]]:
     """
-    The command and its arguments for a script in an environment of its own that has the requirement.
+    Return the command and arguments that run a script in a separate environment with the requirement.
     """
     environment = ["--no-project", "--isolated", "--python", sys.executable, "--with", requirement]
     return uv(), ["run", "--quiet", *environment, *options, "python", script]
@@ -106,10 +106,10 @@ def _from_npm(name: str, folder: Path, *packages: str) -> Path:
 
 def conformance_suite(folder: Path) -> list[str]:
     """
-    The command of the conformance suite of the protocol, installed into the folder if it is not there yet.
+    Return the command of the protocol's conformance suite, and install it into the folder if it is not there yet.
     """
     system, machine = platform.system().lower(), platform.machine().lower()
-    # The suite needs Node 22. The package `node` would download this one in a script, which npm may not run.
+    # The suite needs Node 22. The package `node` downloads it in a script, which npm may be configured not to run.
     node = f"node-{'win' if system == 'windows' else system}-{'arm64' if machine in ('arm64', 'aarch64') else 'x64'}"
     modules = _from_npm("conformance", folder, CONFORMANCE, f"{node}@22")
     [program] = [path for path in (modules / node / "bin").iterdir() if path.stem == "node"]
@@ -118,7 +118,7 @@ def conformance_suite(folder: Path) -> list[str]:
 
 def typescript_client(folder: Path) -> list[str]:
     """
-    The command of a client with the TypeScript SDKs, which are installed into the folder if they are not there yet.
+    Return the command of a client with the TypeScript SDKs, and install them into the folder if they are not there yet.
     """
     _from_npm("typescript", folder, *TYPESCRIPT_SDKS)
     node = shutil.which("node") or unavailable("Node was not found: install Node 20 or later")
@@ -127,7 +127,7 @@ def typescript_client(folder: Path) -> list[str]:
 
 def runner_environment() -> dict[str, str] | None:
     """
-    What the package runners may need beyond the few variables that MCP clients pass on: registries, proxies, caches.
+    Return the variables for package runners that MCP clients do not pass on: registries, proxies, caches.
     """
     prefixes = ("UV_", "NPM_CONFIG_", "SSL_CERT_", "NODE_EXTRA_CA_CERTS", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
     return {name: value for name, value in os.environ.items() if name.upper().startswith(prefixes)} or None
@@ -135,11 +135,11 @@ def runner_environment() -> dict[str, str] | None:
 
 def once(name: str, folder: Path, action: Callable[[], None]) -> None:
     """
-    Do something once in this test run, whichever of pytest's processes comes first; the others wait for it.
+    Run an action once in this test run, in the first of pytest's processes that calls this; the others wait for it.
 
     :param name: Names the action.
-    :param folder: A folder that all processes of the run share, and no other run.
-    :param action: What to do.
+    :param folder: A folder that only the processes of this run share.
+    :param action: The action.
     """
     done = folder / f"{name}.done"
     with (folder / f"{name}.lock").open("w") as lock:
@@ -151,7 +151,7 @@ def once(name: str, folder: Path, action: Callable[[], None]) -> None:
 
 def download(command: str, arguments: list[str]) -> None:
     """
-    Run the command to its end, so that it has downloaded what it needs.
+    Run the command to its end, so that it downloads its packages.
     """
     try:
         finished = subprocess.run(
@@ -165,7 +165,7 @@ def download(command: str, arguments: list[str]) -> None:
 
 def make_repository(folder: Path) -> Path:
     """
-    A git repository with one commit, `first`, of one file, `README.md`.
+    Create a git repository with one commit, `first`, of one file, `README.md`.
     """
     program = git()
     folder.mkdir()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server in this process that says of its tools whatever a test wants, as servers of other makes do.
+A server in this process with the tool definitions that a test wants, such as those of other SDKs.
 """
 
 from typing import Any
@@ -13,15 +13,15 @@ from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo
 
-# A picture of one pixel, in Base64.
+# A picture of one pixel, as Base64.
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 class ForeignServer:
     """
-    A low-level server whose definitions and answers a test writes as it likes, and may change while it runs.
+    A low-level server. A test sets its tool definitions and answers, and may change them while the server runs.
 
-    `calls` and `listings` tell what it was asked; `answer` is what every call gives, or raises.
+    `calls` and `listings` record its requests; every call returns or raises `answer`.
     """
 
     def __init__(self, *tools: types.Tool) -> None:
@@ -44,13 +44,13 @@ class ForeignServer:
 
 def definition(name: str, schema: dict[str, Any] | None = None, **more: Any) -> types.Tool:
     """
-    What a server says of a tool, by default that it takes nothing.
+    Return the definition of a tool, by default of one without parameters.
     """
     return types.Tool(name=name, input_schema=schema or {"type": "object", "properties": {}}, **more)
 
 
 def text_result(*texts: str, **more: Any) -> types.CallToolResult:
     """
-    A result of text blocks.
+    Return a result of text blocks.
     """
     return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)

@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A process that has imported Haystack, the MCP SDK, FastMCP and this package once, and forks those that need them.
+A process that imports Haystack, the MCP SDK, FastMCP and this package once, and forks processes that need them.
 
     python fork_server.py DESCRIPTOR
 
-It serves a listening socket until its stdin ends, and then ends all that it has forked.
+It serves a listening socket until its stdin ends, and then ends all processes that it has forked.
 
-What is forked is a process like any other: it leads a session and a process group, has the descriptors, the folder and
-the variables of whoever asked for it, and can be killed. It is killed when the connection of whoever asked is closed.
+A forked process is like any other: it leads a session and a process group, has the descriptors, the folder and the
+variables of the client that asked for it, and can be killed. It is killed when that client's connection is closed.
 """
 
 import functools
@@ -22,10 +22,10 @@ import struct
 import sys
 
 _LENGTH = struct.Struct("!Q")
-# How many descriptors a program may inherit, at most.
+# The most descriptors that a program may inherit.
 _DESCRIPTORS = 64
 
-# What the package and its tests import only when they start something.
+# Modules that the package and its tests import late, such as at the start of a server.
 _IMPORTED_LATE = [
     "fastmcp.cli",
     "fastmcp.server.auth.providers.jwt",
@@ -58,17 +58,17 @@ def ask(
     python: str | None = None,
 ) -> socket.socket:
     """
-    Have a process forked that runs `python ARGUMENTS...`.
+    Ask for a forked process that runs `python ARGUMENTS...`.
 
-    :param path: The socket of the server.
+    :param path: The fork server's socket.
     :param arguments: A script, `-m` and a module, or `-c` and code, each after options and before arguments.
-    :param descriptors: What it inherits, stdin, stdout and stderr among it, by the number that it has there.
+    :param descriptors: The descriptors that it inherits, including stdin, stdout and stderr, by their number in it.
     :param cwd: Its folder.
     :param env: All its variables.
-    :param finalize: Whether it ends as an interpreter does; otherwise its memory is not cleared up, which takes longer
+    :param finalize: Whether it ends like an interpreter. By default its memory is not freed, which would take longer
         than most of the programs.
-    :param python: What its `sys.executable` is, if not the real one; `multiprocessing` starts it, too.
-    :returns: A connection on which there will be two lines, its pid, and at its end its status as in `os.waitpid`.
+    :param python: Its `sys.executable`, which `multiprocessing` starts, if not the real one.
+    :returns: A connection that receives two lines: the pid, and at the end its status as in `os.waitpid`.
     """
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(path)
@@ -82,12 +82,12 @@ def ask(
 
 def run(path: str, arguments: list[str], python: str | None = None) -> None:
     """
-    Be `python ARGUMENTS...` for whoever has started this process: have it forked, and end as it does.
+    Act as `python ARGUMENTS...` for the parent process: ask for a forked process, and end as it does.
     """
     inherited = [number for number in range(_DESCRIPTORS) if _is_open(number)]
     own = dict(zip(inherited, inherited, strict=True))
     connection = ask(path, arguments, own, cwd=os.getcwd(), env=dict(os.environ), python=python)
-    # The pipes are those of the other process now, and end with it.
+    # The pipes now belong to the forked process, and end with it.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in inherited:
         os.dup2(nowhere, descriptor)
@@ -119,7 +119,7 @@ def _serve(listener: socket.socket) -> None:
         end.setblocking(False)
     signal.set_wakeup_fd(alarm.fileno(), warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; who started this ends it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # sent by a terminal; the parent ends this process
     own_path = [each for each in sys.path[1:] if each]
     owners: dict[int, socket.socket] = {}
     with selectors.DefaultSelector() as selector:
@@ -149,7 +149,7 @@ def _serve(listener: socket.socket) -> None:
                     owners[pid] = connection
                     selector.register(connection, selectors.EVENT_READ, pid)
                     _tell(connection, pid)
-                elif key.data in owners:  # whoever asked is gone
+                elif key.data in owners:  # the client is gone
                     selector.unregister(owners.pop(key.data)).fileobj.close()
                     _kill(key.data)
 
@@ -163,7 +163,7 @@ def _received(connection: socket.socket) -> "tuple[dict[str, object], list[int]]
 def _tell(connection: socket.socket, number: int) -> None:
     try:
         connection.sendall(f"{number}\n".encode())
-    except OSError:  # whoever asked is gone
+    except OSError:  # the client is gone
         pass
 
 
@@ -185,7 +185,7 @@ def _kill(pid: int) -> None:
     for kill in (os.killpg, os.kill):
         try:
             kill(pid, signal.SIGKILL)
-        except OSError:  # it has ended, or leads no group yet
+        except OSError:  # it has ended, or does not lead a group yet
             pass
 
 
@@ -209,14 +209,14 @@ def _import_once() -> None:
         try:
             if not name.endswith("__main__"):
                 importlib.import_module(name)
-        except ImportError:  # what one of the majors of Haystack does not have, or an extra that is not installed
+        except ImportError:  # a module of only one Haystack major, or of an extra that is not installed
             pass
     gc.collect()
     gc.freeze()
 
 
 def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[str]") -> None:
-    """Be the process that was asked for, from its start to its end."""
+    """Act as the requested process, from its start to its end."""
     import atexit
     import fcntl
     import termios
@@ -227,8 +227,8 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which is ignored under nohup
-    # First away from the numbers that they are to have.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+    # Move them first, so that none of them occupies a number that another one needs.
     moved = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 2 * _DESCRIPTORS) for descriptor in descriptors]
     for descriptor in descriptors:
         os.close(descriptor)
@@ -242,7 +242,7 @@ def _become(request: "dict[str, object]", descriptors: "list[int]", path: "list[
     os.environ.update(request["env"])
     if request["python"]:
         sys.executable = request["python"]
-        # These have been imported before.
+        # These modules have read `sys.executable` already.
         sys.modules["multiprocessing.spawn"].set_executable(sys.executable)
         sys.modules["haystack_integrations.tools.mcp.transports.shorthand"]._INTERPRETERS[".py"] = sys.executable
     if "COVERAGE_PROCESS_CONFIG" in os.environ:
@@ -291,7 +291,7 @@ def _execute(arguments: "list[str]", path: "list[str]") -> None:
     unbuffered = os.isatty(1)
     while rest[0].startswith("-") and rest[0] not in ("-c", "-m"):
         unbuffered |= rest.pop(0) == "-u"
-    # Those of before know whether others than these are files and terminals.
+    # The earlier streams were opened for other descriptors, which may not have been files or terminals like these.
     sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
     sys.stdout = sys.__stdout__ = _writer(1, "strict", line_buffering=unbuffered)
     sys.stderr = sys.__stderr__ = _writer(2, "backslashreplace", line_buffering=True)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A forward proxy, as companies have them.
+A forward proxy, as used in companies.
 """
 
 import asyncio
@@ -16,9 +16,9 @@ from tests.support.scripted_peer import LoopbackServer
 
 class ForwardProxy(LoopbackServer):
     """
-    Forwards plain HTTP (absolute form) and tunnels TLS (CONNECT), for those who know the credentials, if there are any.
+    Forwards plain HTTP (absolute form) and tunnels TLS (CONNECT), for clients with the credentials, if it has any.
 
-    `requests` has the request lines that it let through, `refused` counts the others.
+    `requests` has the request lines that it forwarded; `refused` counts the other requests.
     """
 
     def __init__(self, credentials: str | None = None) -> None:

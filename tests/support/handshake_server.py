@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server over HTTP in this process, of the era before 2026-07-28, that answers as a test wants.
+A server over HTTP in this process, of the era before 2026-07-28, whose answers a test sets.
 """
 
 import json
@@ -23,10 +23,10 @@ Answer = Callable[["HandshakeServer", dict[str, Any]], httpx2.Response | None]
 
 class HandshakeServer:
     """
-    An HTTP server of the 2025 era with the tool `pay`. A test decides how it answers calls, and perhaps listings; where
-    it decides nothing, `pay` has done what it should.
+    An HTTP server of the handshake era with the tool `pay`. A test may set its answers to calls and listings; without
+    them, `pay` succeeds.
 
-    `sessions` and `runs` count its sessions and its calls; `session` is that of the request.
+    `sessions` and `runs` count its sessions and its calls; `session` is the id of the request's session.
     """
 
     def __init__(self, answer: Answer, listing: Answer = lambda *_: None) -> None:
@@ -37,7 +37,7 @@ class HandshakeServer:
 
     def info(self, **parameters: Any) -> StreamableHttpServerInfo:
         """
-        Describe it to the package.
+        Return its server info.
         """
         transport = httpx2.MockTransport(self._respond)
         return StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport, **parameters)

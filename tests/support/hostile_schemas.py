@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Output schemas, each with a result, whose validation takes minutes, or for ever, if nobody cuts it off.
+Output schemas, each with a result, whose validation takes minutes or forever without a time limit.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ Case = tuple[dict[str, Any], dict[str, Any]]
 
 def chain(levels: int, last: Any = True) -> dict[str, Any]:
     """
-    A schema of a line for each level, at each of which its work doubles.
+    Return a schema whose validation takes twice as long with each level.
     """
     definitions: dict[str, Any] = {
         f"d{level}": {"anyOf": [{"$ref": f"#/$defs/d{level + 1}"}] * 2} for level in range(levels)

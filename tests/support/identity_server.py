@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server over HTTP in this process that knows who asks: by the headers of each message, and by who opened the session.
+A server over HTTP in this process that knows the user of each message, by its headers, and of each session.
 """
 
 import asyncio
@@ -25,15 +25,15 @@ def _sample() -> Sample:
 
 
 def _token(context: Any) -> str:
-    # Without "Bearer", after which everything is redacted by its shape.
+    # Without "Bearer", because any text after it is redacted by its shape.
     return str(context.request_context.request.headers["authorization"].removeprefix("Bearer "))
 
 
 class IdentityServer(AppThread):
     """
-    `whoami(name)` and the resource `who://…` tell the identity of the message, and the one that opened the session.
+    `whoami(name)` and the resource `who://…` return the identity of the message, and the one that opened the session.
 
-    `anonymous` counts messages without a token, which are refused; `openers` has the sessions that live.
+    `anonymous` counts messages without a token, which are refused; `openers` has the open sessions.
     """
 
     def __init__(self, transport: str = "streamable-http", *, handshake: bool = False) -> None:
@@ -42,14 +42,14 @@ class IdentityServer(AppThread):
         self.messages = 0
         self.most_sessions = 0
         self.openers: dict[str, str] = {}
-        # The tokens of the ends of sessions.
+        # The tokens of the requests that ended sessions.
         self.ended: list[str] = []
         # Method, token and `_meta` of each request.
         self.requests: list[tuple[str, str, dict[str, Any]]] = []
-        # Clients may keep what they read.
+        # Clients may cache resources.
         server = MCPServer("identities", cache_hints={"resources/read": CacheHint(ttl_ms=600_000)})
         owner = self
-        # What the calls of `whoami` wait at for each other, if anything.
+        # If set, the calls of `whoami` wait for each other here.
         self.barrier: asyncio.Barrier | None = None
 
         @server.tool()

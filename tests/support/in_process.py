@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The servers of `tests/servers` that many tests reach in this process, by their import paths.
+Servers of `tests/servers` that many tests reach in this process, by import path.
 """
 
 from haystack_integrations.tools.mcp import InProcessServerInfo

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Work that is begun in a process which is killed in the middle of it.
+Runs code in a process that is killed in the middle of its work.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.support.processes import end
 
 def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) -> dict[str, Any]:
     """
-    Run code that has `info` and prints JSON, in a process that is killed as soon as it has.
+    Run code that uses `info`, in a process that is killed as soon as it has printed JSON; return that.
     """
     script = folder / "begin.py"
     preamble = """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What kinds of servers there are, and one face for all of them: how to reach one, kill it, take it down and freeze it.
+The kinds of servers, and one interface for all of them: how to reach, kill, take down and freeze one.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from haystack_integrations.tools.mcp import MCPServerInfo, SSEServerInfo, Stream
 from tests.support.cutting_proxy import CuttingProxy
 from tests.support.processes import CallLog, StdioServer
 
-# Longer than a test may take: what does not end before it has hung.
+# Seconds; longer than a test may take, so a call that waits this long hangs.
 LONG = 1000.0
 
 QUICKLY = {"base_delay": 0.05, "max_delay": 0.2}
@@ -26,13 +26,13 @@ QUICKLY = {"base_delay": 0.05, "max_delay": 0.2}
 @dataclass(frozen=True)
 class Kind:
     """
-    A kind of server: what the fixtures take to start one, and the server info that reaches it.
+    A kind of server: the arguments of the fixtures that start one, and the server info that reaches it.
 
     :param transport: `"stdio"`, `"streamable-http"` or `"sse"`.
     :param options: Options of the server.
-    :param cancels: Whether such a server learns that a call was given up. A stateless one of the era before 2026-07-28
-        has no way to find the call, and the SDK's does not notice the end of a request that it answers with JSON.
-    :param from_sdk: Over stdio, whether it is the server that is written with the SDK.
+    :param cancels: Whether such a server learns that a call was given up. A stateless server of the handshake era
+        cannot find the call, and the SDK's server does not notice the end of a request that it answers with JSON.
+    :param from_sdk: Whether a server over stdio is the one written with the SDK.
     """
 
     transport: str
@@ -47,15 +47,15 @@ class Kind:
     @property
     def notices_the_end(self) -> bool:
         """
-        Whether the end of such a server is noticed without a call.
+        Whether the client notices the end of such a server without a call.
         """
         return self.transport != "streamable-http"
 
     def reach(self, url: str, **parameters: Any) -> StreamableHttpServerInfo | SSEServerInfo:
         """
-        Describe such a server over HTTP to the package, with short delays between attempts.
+        Return the server info of such a server over HTTP, with short delays between attempts.
 
-        :param url: Where it is.
+        :param url: Its URL.
         :param parameters: Further parameters of the server info.
         :returns: The server info.
         """
@@ -63,7 +63,7 @@ class Kind:
         return info_class(url, **{**QUICKLY, **parameters})
 
 
-# Those over streamable HTTP of the era before 2026-07-28 have sessions, unless they are stateless.
+# Servers of the era before 2026-07-28 over Streamable HTTP have sessions, unless they are stateless.
 KINDS = {
     "stdio": Kind("stdio", from_sdk=False),
     "stdio of the SDK": Kind("stdio"),
@@ -77,7 +77,7 @@ KINDS = {
 
 def kinds(*names: str) -> pytest.MarkDecorator:
     """
-    Run a test with each of these kinds of servers as its `kind`.
+    Run a test with each of these kinds of servers, as its argument `kind`.
 
     :param names: Keys of `KINDS`.
     :returns: The mark.
@@ -85,7 +85,7 @@ def kinds(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", [KINDS[name] for name in names], ids=names)
 
 
-# A story of faults is told over stdio and Streamable HTTP, in both eras; the others have it where they may differ.
+# Tests of faults run over stdio and Streamable HTTP, in both eras, and over other transports where they may differ.
 every_kind = kinds("stdio", "2026", "2026 json", "sessions", "sse")
 every_way = kinds("stdio", "2026", "sessions")
 every_http_kind = kinds("2026", "2026 json", "sessions", "sse")
@@ -95,7 +95,7 @@ every_streamable_kind = kinds("2026", "sessions")
 
 class Gate:
     """
-    A server over stdio that can be started while the gate is open, and ends with exit code 9 at its start otherwise.
+    A server over stdio that starts only while the gate is open; otherwise it exits at once with exit code 9.
     """
 
     def __init__(self, server: StdioServer, folder: Path) -> None:
@@ -121,10 +121,10 @@ class Gate:
 
 class Peer:
     """
-    A server of some kind, and what may happen to it.
+    A server of some kind, with methods that break it.
 
-    Over stdio the client starts it, behind a gate; over HTTP it runs already, perhaps behind a proxy, which goes down
-    without a request on its way, and freezes without being this test's own.
+    Over stdio, the client starts it, behind a gate. Over HTTP, it already runs, perhaps behind a proxy. The proxy goes
+    down when no request is on its way, and can freeze a server that other tests share.
     """
 
     def __init__(self, kind: Kind, server: Any, *, gate: Gate | None = None, proxy: CuttingProxy | None = None) -> None:
@@ -133,16 +133,16 @@ class Peer:
         self.gate = gate
         self.proxy = proxy
         self.calls, self.wait_for = server.calls, server.wait_for
-        # Without ending it, stops its process or its connections; and lets them go on.
+        # `freeze` stops its process or its connections without ending them; `thaw` resumes them.
         self.freeze: Callable[[], None] = proxy.hold if proxy else server.freeze
         self.thaw: Callable[[], None] = proxy.release if proxy else server.thaw
-        # So that it can be reached again as soon as `revive` was called.
+        # After this, it can be reached again as soon as `revive` was called.
         self.kill: Callable[[], None] = server.kill
         self._server = server
 
     def reach(self, **parameters: Any) -> MCPServerInfo:
         """
-        Describe it to the package, with short delays between attempts.
+        Return its server info, with short delays between attempts.
         """
         if self.gate:
             return self.gate.server.info(**parameters)
@@ -150,21 +150,21 @@ class Peer:
 
     def revive(self) -> None:
         """
-        Start a killed one again, if the client is not the one that starts it.
+        Start the killed server again, unless the client starts it.
         """
         if self.kind.is_http:
             self._server.start()
 
     def restart(self) -> None:
         """
-        Kill it, and let the next one be reached at the same place.
+        Kill it, and make its successor reachable at the same place.
         """
         self.kill()
         self.revive()
 
     def go_down(self) -> None:
         """
-        Break its connections and take no new ones until `come_back`.
+        Break its connections and refuse new ones until `come_back`.
         """
         if self.proxy:
             self.proxy.refuse()
@@ -176,7 +176,7 @@ class Peer:
 
     def come_back(self) -> None:
         """
-        Take new connections again.
+        Accept new connections again.
         """
         if self.proxy:
             self.proxy.accept()
@@ -187,7 +187,7 @@ class Peer:
 
     def wait_until_gone(self) -> None:
         """
-        Wait until no process is left that the client has started.
+        Wait until all processes that the client has started are gone.
         """
         if self.gate:
             self._server.wait_until_gone()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a test run must not leave behind in its process: child processes, threads, listening sockets.
+Check that a test run leaves nothing behind in its process: child processes, threads, listening sockets.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def adopt_orphans() -> None:
     """
-    Make a process whose parent has ended a child of this one (Linux), so that it can be seen.
+    Adopt processes whose parent has ended as children of this process (Linux), so that they can be found.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -33,7 +33,7 @@ def adopt_orphans() -> None:
 
 def footprint() -> dict[Any, str]:
     """
-    What this process has running now, and how it is shown: child processes, threads, listening sockets.
+    Return the child processes, threads and listening sockets of this process, with a description of each.
     """
     process = psutil.Process()
     children = {child.pid for child in process.children(recursive=True)} - ForkServer.processes()
@@ -54,10 +54,10 @@ def footprint() -> dict[Any, str]:
 
 def assert_nothing_left(earlier: dict[Any, str], *, limit: float = 15.0) -> None:
     """
-    Fail, naming all that is left over, unless it is gone within the limit.
+    Fail with the names of everything that is left over and not gone within the limit.
 
     :param earlier: The footprint at the start.
-    :param limit: How long ends that are under way may take, in seconds.
+    :param limit: Seconds that processes and threads may take to end.
     """
 
     def left() -> dict[Any, str]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which Haystack the tests run on.
+The major version of Haystack that the tests run on.
 """
 
 import pytest
@@ -12,5 +12,5 @@ from tests.support.executors import HAS_TOOL_INVOKER
 
 HAYSTACK = "Haystack 2.31" if HAS_TOOL_INVOKER else "Haystack 3"
 
-# For what takes long and is the same on both.
+# For tests that are slow and do not depend on Haystack's version.
 on_one_major = pytest.mark.skipif(HAYSTACK != "Haystack 3", reason="runs on Haystack 3")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Coverage of what runs in processes of their own: commands, and servers that end by a signal.
+Coverage of other processes: commands, and servers that are ended by a signal.
 """
 
 from coverage import Coverage
@@ -12,7 +12,7 @@ from coverage.config import CoverageConfig
 
 def measured() -> dict[str, str]:
     """
-    The variables that have a Python process measure itself, if this one does. Its data are combined with those here.
+    Return the variables that make a Python process measure its coverage, if this one does. The data are combined.
     """
     current = Coverage.current()
     if current is None:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An MCP server over HTTP in this process that is protected by an authorization server: that of the MCP SDK.
+An MCP server over HTTP in this process that is protected by the authorization server of the MCP SDK.
 
-Whoever opens its page allows the access, as `allow` does without a browser.
+Opening its page allows the access; `allow` does so without a browser.
 """
 
 import asyncio
@@ -36,16 +36,16 @@ from tests.support import secrecy
 from tests.support.reachable import AppThread
 from tests.support.waiting import LIMIT
 
-# Changes what goes out: gets path and body, and returns a response in place of the server's, or None.
+# Gets the path and body of a response, and returns another response in its place, or None.
 Tamper = Callable[[str, bytes], "Response | None"]
 
-# Who opens the page of the authorization server.
+# The user who opens the page of the authorization server.
 _subject: ContextVar[str] = ContextVar("subject")
 
 
 class OAuthProvider:
     """
-    What the authorization server of the SDK leaves to its user: clients and tokens.
+    Keeps clients and tokens, which the authorization server of the SDK leaves to its user.
     """
 
     def __init__(self, server: "OAuthServer") -> None:
@@ -107,7 +107,7 @@ class OAuthProvider:
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
-        # Rotated: who comes second with the same one is refused.
+        # Refresh tokens are rotated: the second use of one is refused.
         del self.refresh[refresh_token.token]
         await asyncio.sleep(self.server.refresh_takes)
         self.server.count["refreshes"] += 1
@@ -125,9 +125,9 @@ class OAuthProvider:
 
 class OAuthServer(AppThread):
     """
-    `whoami()` tells whose token came with the call, and `write()` needs the scope `write`.
+    An MCP server. `whoami()` returns the owner of the call's token, and `write()` needs the scope `write`.
 
-    `count` has what happened; `calls` whose calls came, with the name that each was made for; `issued` every secret.
+    `count` counts events; `calls` has the user and the intended name of each call; `issued` has all secrets.
     """
 
     def __init__(self, *, transport: str = "streamable-http", revokes: bool = False) -> None:
@@ -205,9 +205,9 @@ class OAuthServer(AppThread):
 
 async def allow(login: MCPLoginRequest) -> None:
     """
-    Be a browser in which the user of the login, or Alice, allows the access.
+    Act as a browser in which the user of the login, or Alice, allows the access.
     """
-    # Twenty may do so at a time.
+    # Twenty of them may run at the same time.
     async with httpx2.AsyncClient(follow_redirects=True, timeout=LIMIT) as browser:
         answer = await browser.get(f"{login.url}&subject={login.user or 'alice'}")
         assert answer.status_code in (200, 400), answer.text

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-OpenAI without a model: chat generators of Haystack talk to it over HTTP, as they would to the real one.
+OpenAI without a model: Haystack's chat generators talk to it over HTTP, as to the real one.
 """
 
 import json
@@ -22,9 +22,9 @@ _CLOSE = {"Connection": "close"}
 
 class OpenAIStandIn(AppThread):
     """
-    Answers like OpenAI's chat completions, without a model: it makes the calls, and then repeats the tools' results.
+    Answers like OpenAI's chat completions: it requests the calls, and then repeats the tools' results.
 
-    `calls` are the tools to call, with their arguments; `results` collects what the tools gave.
+    `calls` are the tools to call, with their arguments; `results` collects the results of the tools.
     """
 
     def __init__(self, calls: list[tuple[str, dict[str, Any]]]) -> None:

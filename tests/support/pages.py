@@ -20,7 +20,7 @@ from tests.support.majors import HAYSTACK
 
 ROOT = Path(__file__).parents[2]
 
-# Blocks that need one of these are only compiled where it is not installed. Everything else must be installed.
+# A block that needs one of these packages is only compiled where it is missing. All others must be installed.
 NOT_IN_THE_TEST_ENVIRONMENT = frozenset({"hayhooks"})
 
 
@@ -46,7 +46,7 @@ class Block:
 
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """What the model is supposed to call, with which arguments."""
+        """The tools that the model is supposed to call, with their arguments."""
         calls = []
         for text in re.findall(r"^# the model calls (.+)$", self.code, re.MULTILINE):
             call = ast.parse(text, mode="eval").body
@@ -70,7 +70,7 @@ class Block:
 
     @property
     def dialogue(self) -> list[tuple[str, str]]:
-        """The commands of a console block, each with what the terminal shows then."""
+        """The commands of a console block, each with its output."""
         said = re.split(r"^\$ (.+)\n", self.code, flags=re.MULTILINE)
         assert said[0] == "", f"{self.id} must begin with a command: $ …"
         return list(zip(said[1::2], said[2::2], strict=True))
@@ -88,9 +88,9 @@ class Block:
 
     def compile(self, urls: dict[str, str] | None = None) -> types.CodeType:
         """
-        Compile a Python block, which may await, as in a notebook. Lines are numbered as in the page.
+        Compile a Python block, which may use `await` as in a notebook. Lines are numbered as in the page.
 
-        :param urls: What to replace in it.
+        :param urls: URLs to replace in it, with their replacements.
         """
         code = "\n" * self.line + self.code
         for shown, real in (urls or {}).items():
@@ -130,7 +130,7 @@ class Page:
 
     @property
     def cells(self) -> list[Block]:
-        """The Python blocks that are run, as opposed to the files that they use."""
+        """The Python blocks that are run, without the files that they use."""
         return [block for block in self.blocks if block.language == "python" and not block.file]
 
     @property

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Python processes that are forked from one that has imported Haystack, the MCP SDK and this package already.
+Python processes that are forked from a process that has already imported Haystack, the MCP SDK and this package.
 
-Each takes 0.05 s instead of two. What tests the start of an interpreter takes `subprocess` instead.
+Each starts in 0.05 s instead of 2 s. Tests of the start of an interpreter use `subprocess` instead.
 """
 
 import os
@@ -26,7 +26,7 @@ from tests.support import fork_server
 
 SOURCE = Path(__file__).parents[2] / "src"
 _PROGRAM = str(Path(fork_server.__file__))
-# Names the socket of the fork server, for the processes of pytest-xdist, too.
+# Names the socket of the fork server, also for the workers of pytest-xdist.
 _VARIABLE = "MCP_HAYSTACK_FORK_SERVER"
 
 CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
@@ -34,7 +34,7 @@ CAN_FORK = hasattr(os, "fork") and hasattr(socket, "send_fds")
 
 class ForkServer:
     """
-    The process that the others are forked from: one for a test run, whatever number of processes run its tests.
+    The process that all others are forked from. A test run has one, even if several workers run its tests.
     """
 
     _own: "ClassVar[subprocess.Popen[bytes] | None]" = None
@@ -67,14 +67,14 @@ class ForkServer:
     @staticmethod
     def runs() -> bool:
         """
-        Whether there is one already, of this process or of the one that started it.
+        Return whether this process or its parent has already started a fork server.
         """
         return _VARIABLE in os.environ
 
     @classmethod
     def processes(cls) -> set[int]:
         """
-        Its process, and those that it has forked, as far as they are children of this one.
+        Return the pids of the fork server and of its processes, as far as they are children of this process.
         """
         if cls._own is None:
             return set()
@@ -83,7 +83,7 @@ class ForkServer:
 
     def close(self) -> None:
         """
-        End it, and all that it has forked.
+        End the fork server and all processes that it has forked.
         """
         del os.environ[_VARIABLE]
         ForkServer._own = None
@@ -99,7 +99,7 @@ class ForkServer:
 
 def prepared_python(*, forks: bool = False) -> str:
     """
-    The path of a `python` that other programs can start: what it runs is forked, and ends with it.
+    Return the path of a `python` that other programs can start. Its program runs in a forked process, and ends with it.
 
     :param forks: Whether the programs of `sys.executable` that it starts are forked, too.
     """
@@ -110,19 +110,19 @@ def prepared_python(*, forks: bool = False) -> str:
 
 class PreparedProcess(subprocess.Popen[Any]):
     """
-    `subprocess.Popen` for a command of this Python. The process leads a session and a group, and never outlives this.
+    `subprocess.Popen` for a command of this Python. The process leads a session and a group, and never outlives ours.
     """
 
     _started: ClassVar[Any] = WeakSet()
 
     def __init__(self, command: Sequence[str], *, finalize: bool = False, forks: bool = False, **options: Any) -> None:
         """
-        Start it.
+        Start the process.
 
         :param command: The path of this Python, and its arguments.
-        :param finalize: Whether its end is that of an interpreter, down to the last object.
+        :param finalize: Whether it ends like an interpreter, which frees all objects.
         :param forks: Whether the programs of `sys.executable` that it starts are forked, too.
-        :param options: Those of `subprocess.Popen`.
+        :param options: Options of `subprocess.Popen`.
         """
         assert command[0] == sys.executable, command
         self._settings = {"finalize": finalize, "python": prepared_python(forks=True) if forks else None}
@@ -132,14 +132,14 @@ class PreparedProcess(subprocess.Popen[Any]):
     @classmethod
     def started(cls) -> set[int]:
         """
-        Those that this process has started and that have not ended.
+        Return the pids of the processes that this one has started and that have not ended.
         """
         return {process.pid for process in list(cls._started) if process.poll() is None}
 
     if CAN_FORK:
 
         def _execute_child(self, *settings: Any) -> None:
-            # The command, its folder and variables, and the ends of the pipes.
+            # Take the command, its folder and variables, and the ends of the pipes.
             args, _, _, _, _, cwd, env, _, _, _, p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *_ = settings
             ends = enumerate((p2cread, c2pwrite, errwrite))
             own = {number: end if end >= 0 else number for number, end in ends}
@@ -159,12 +159,12 @@ class PreparedProcess(subprocess.Popen[Any]):
                 self._close_pipe_fds(p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite)
 
         def _next_line(self, timeout: float | None) -> bytes:
-            """The next line that the fork server says; nothing if there is none in time."""
+            """Return the next line of the fork server, or nothing if none came in time."""
             while b"\n" not in self._told:
                 if not select.select([self._connection], [], [], timeout)[0]:
                     return b""
                 received = self._connection.recv(64)
-                # If it was killed itself, so were all that it has forked.
+                # If the fork server was killed, all processes that it forked were, too.
                 self._told += received or b"%d\n" % signal.SIGKILL
             line, _, self._told = self._told.partition(b"\n")
             return line

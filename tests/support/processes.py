@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-MCP servers as processes: started for a test, killed and restarted by it, and gone at its end.
+MCP servers as processes that a test starts, kills and restarts, and that are gone at its end.
 """
 
 import json
@@ -37,10 +37,10 @@ _PYTHON = [sys.executable, "-u"]
 
 def is_alive(pid: int) -> bool:
     """
-    Whether the process runs. One that has ended and that nobody has waited for (a zombie) does not.
+    Return whether the process runs. A zombie, which has ended but has not been waited for, does not run.
 
-    A killed process whose main thread has ended shows as a zombie while its other threads are still ending, and it
-    keeps its pipes open for as long.
+    A killed process whose main thread has ended looks like a zombie while its other threads are still ending, and it
+    keeps its pipes open until they have.
     """
     try:
         process = psutil.Process(pid)
@@ -52,7 +52,7 @@ def is_alive(pid: int) -> bool:
 
 def kill_group(pid: int) -> None:
     """
-    Kill the process and all it started, given that it leads a process group.
+    Kill a process that leads a process group, and everything that it started.
     """
     try:
         os.killpg(pid, signal.SIGKILL)
@@ -62,17 +62,17 @@ def kill_group(pid: int) -> None:
 
 def leader(command: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
     """
-    `subprocess.Popen` for a process that leads a session and a process group, so that all it starts ends with it.
+    Start a process that leads a session and a process group, so that everything that it starts ends with it.
     """
     return subprocess.Popen(command, start_new_session=True, **options)
 
 
 def end(process: "subprocess.Popen[Any]") -> None:
     """
-    Kill a process that leads a group, and all that it started; wait for its end, and close the pipes to it.
+    Kill a process that leads a group, and everything that it started; wait for its end, and close its pipes.
     """
     kill_group(process.pid)
-    process.kill()  # it may not lead its group yet
+    process.kill()  # it may not lead a group yet
     process.wait(LIMIT)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe:
@@ -90,15 +90,15 @@ def run_to_end(
     **options: Any,
 ) -> "subprocess.CompletedProcess[str]":
     """
-    Run a command to its end, which is also the end of all that it started, orphans included.
+    Run a command to its end, and then end everything that it started, including orphans.
 
     :param command: The command.
-    :param limit: How many seconds it may take. Whoever hangs for longer fails the test.
-    :param start: How it is started: `leader`, or `PreparedProcess` for a command of this Python.
+    :param limit: Seconds it may take. A command that takes longer fails the test.
+    :param start: Starts it: `leader`, or `PreparedProcess` for a command of this Python.
     :param check: Whether to fail if its exit code is not 0.
-    :param text: What it reads from stdin, where it finds nothing otherwise.
-    :param options: Further ones of `subprocess.Popen`.
-    :returns: Its exit code, stdout and stderr; they are together if `stderr=subprocess.STDOUT`.
+    :param text: The text on its stdin, which is empty by default.
+    :param options: Further options of `subprocess.Popen`.
+    :returns: Its exit code, stdout and stderr; with `stderr=subprocess.STDOUT`, stdout contains both.
     """
     pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
     pipes["stdin"] = subprocess.DEVNULL if text is None else subprocess.PIPE
@@ -116,7 +116,7 @@ def run_to_end(
 
 class CallLog:
     """
-    What a counter server has recorded: one line per event, `<event> <details as JSON>`.
+    The record of a counter server: one line per event, `<event> <details as JSON>`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,29 +124,29 @@ class CallLog:
 
     def events(self, name: str | None = None) -> list[tuple[str, dict[str, Any]]]:
         """
-        Everything that was recorded, or all events of that name.
+        Return all recorded events, or those with the name.
         """
         recorded = self.path.read_text() if self.path.exists() else ""
-        lines = recorded[: recorded.rfind("\n") + 1].splitlines()  # the last line may be half-written
+        lines = recorded[: recorded.rfind("\n") + 1].splitlines()  # the last line may be incomplete
         parsed = [(event, json.loads(details)) for event, _, details in (line.partition(" ") for line in lines)]
         return [event for event in parsed if name in (None, event[0])]
 
     def calls(self, name: str | None = None) -> list[str]:
         """
-        The names of the tools in the order in which they were executed, or those of that name.
+        Return the names of the executed tools in order, or only those with the name.
         """
         return [event for event, _ in self.events(name) if not event.startswith("@")]
 
     def requests(self, method: str | None = None) -> list[str]:
         """
-        The methods of the MCP requests that arrived, in order, or those of that method.
+        Return the methods of the MCP requests that arrived, in order, or only those of the method.
         """
         methods = [event[1:] for event, _ in self.events() if event.startswith("@") and event != "@start"]
         return [seen for seen in methods if method in (None, seen)]
 
     def pids(self) -> list[int]:
         """
-        The processes in which this server was started, in order.
+        Return the pids of the processes in which this server was started, in order.
         """
         return [details["pid"] for _, details in self.events("@start")]
 
@@ -170,7 +170,7 @@ class CallLog:
 
 class _Recorded:
     """
-    What can be asked of the call log, on the server itself.
+    Gives a server the methods of its call log.
     """
 
     log: CallLog
@@ -183,7 +183,7 @@ class _Recorded:
 @dataclass
 class StdioServer(_Recorded):
     """
-    How to start a server over stdio; the client under test starts it.
+    A server over stdio, which the client under test starts.
     """
 
     command: str
@@ -194,7 +194,7 @@ class StdioServer(_Recorded):
 
     def info(self, **parameters: Any) -> Any:
         """
-        Describe it to the package, with short delays between attempts, in a new server info that is equal to others.
+        Return a new server info, which equals earlier ones, with short delays between attempts.
         """
         from haystack_integrations.tools.mcp import StdioServerInfo
 
@@ -203,13 +203,13 @@ class StdioServer(_Recorded):
 
     def alive(self) -> list[int]:
         """
-        The processes of this server that still run.
+        Return the pids of this server's processes that still run.
         """
         return [pid for pid in self.pids() if is_alive(pid)]
 
     def kill(self) -> None:
         """
-        Kill those that run, and wait until they are gone.
+        Kill the running processes, and wait until they are gone.
         """
         for pid in self.alive():
             try:
@@ -227,7 +227,7 @@ class StdioServer(_Recorded):
 
     def thaw(self) -> None:
         """
-        Let frozen processes go on.
+        Resume the frozen processes.
         """
         for pid in self.alive():
             os.kill(pid, signal.SIGCONT)
@@ -244,7 +244,7 @@ class HttpServer(_Recorded):
     """
     A server process that listens on the loopback interface and has printed `PORT <n>`.
 
-    The process leads a group, so that all it started ends with it. The port is kept for it until `close`.
+    The process leads a group, so that everything that it started ends with it. Its port is reserved until `close`.
     """
 
     command: Sequence[str]
@@ -252,7 +252,7 @@ class HttpServer(_Recorded):
     folder: Path
     log: CallLog
     env: Mapping[str, str] = field(default_factory=dict)
-    # How the command is told which port to take: by an option, or by the environment's PORT.
+    # The option that passes the port to the command; None: the environment variable PORT.
     port_option: str | None = "--port"
     limit: float = LIMIT
 
@@ -266,10 +266,10 @@ class HttpServer(_Recorded):
 
     def start(self) -> "HttpServer":
         """
-        Start the process, on the port it had before if there was one, and wait until it listens.
+        Start the process, on its earlier port if it had one, and wait until it listens.
         """
         assert not self.running, "the server runs already"
-        # Some import from `tests`.
+        # Some servers import from `tests`.
         path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "PYTHONPATH": path, **self.env}
         command = list(self.command)
@@ -317,13 +317,13 @@ class HttpServer(_Recorded):
 
     def stderr(self) -> str:
         """
-        What the server has written to stderr since its first start.
+        Return everything that the server has written to stderr since its first start.
         """
         return self._stderr.read_text(errors="replace") if self._stderr.exists() else ""
 
     def kill(self) -> None:
         """
-        Kill the process and all it started; connections break, and new ones are refused.
+        Kill the process and everything that it started. Connections break, and new ones are refused.
         """
         if self._process is not None:
             end(self._process)
@@ -337,19 +337,19 @@ class HttpServer(_Recorded):
 
     def freeze(self) -> None:
         """
-        Stop the process without ending it: connections stay, nothing answers.
+        Stop the process without ending it. Connections stay open, but nothing answers.
         """
         os.killpg(self.pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         """
-        Let a frozen process go on.
+        Resume the frozen process.
         """
         os.killpg(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """
-        Kill the process and give the port up.
+        Kill the process and release its port.
         """
         self.kill()
         if self._keeper is not None:
@@ -359,7 +359,7 @@ class HttpServer(_Recorded):
 
 def bound_socket(port: int) -> socket.socket:
     """
-    A socket bound to the port but not listening: it refuses connections, and nobody else is given the port.
+    Return a socket that is bound to the port but not listening. It refuses connections, and reserves the port.
     """
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -370,13 +370,13 @@ def bound_socket(port: int) -> socket.socket:
 
 def python_script(script: Path, *arguments: str) -> list[str]:
     """
-    The command that runs a script with the tests' own Python.
+    Return the command that runs a script with the Python of the tests.
     """
     return [*_PYTHON, str(script), *arguments]
 
 
 def prepared_script(script: Path, *arguments: str) -> list[str]:
     """
-    The same for a script that imports the MCP SDK: it is forked when the command runs.
+    Return the command that runs a script that imports the MCP SDK, in a forked process.
     """
     return [prepared_python(), "-u", str(script), *arguments]

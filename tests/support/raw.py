@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers whose answers are given, over every way: `tests/servers/raw_server.py`.
+`tests/servers/raw_server.py`, whose answers a test sets, over every transport.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ async def _pieces(data: bytes, is_endless: bool) -> AsyncIterator[bytes]:
 
 def raw_server(way: str, results: dict[str, Any] | None = None, **parameters: Any) -> MCPServerInfo:
     """
-    Describe a raw server: its answers come over stdio, SSE, or over streamable HTTP as `json` or as `events`.
+    Return the server info of a raw server that answers over stdio, SSE, or Streamable HTTP as `json` or `events`.
     """
     if way == "stdio":
         command, *args = python_script(SERVERS / "raw_server.py", json.dumps(results or {}))

@@ -22,7 +22,7 @@ from tests.support.waiting import LIMIT
 @asynccontextmanager
 async def reachable(server: FastMCP[Any], *, over_http: bool = True) -> AsyncIterator[Any]:
     """
-    What a client connects to: the server itself, or its URL while it serves there, in a thread of its own.
+    Yield the target of a client: the server itself, or a URL at which a thread serves it.
     """
     if over_http:
         with AppThread(server.http_app()) as served:
@@ -33,14 +33,14 @@ async def reachable(server: FastMCP[Any], *, over_http: bool = True) -> AsyncIte
 
 class AppThread:
     """
-    `with AppThread(app) as served`: serves an ASGI app from a thread, at `served.origin`.
+    Serves an ASGI app from a thread: `with AppThread(app) as served`; it is at `served.origin`.
     """
 
     def __init__(self, app: Any = None, **options: Any) -> None:
         self.app = app
         self._options = options
-        # For sockets that name the protocol, asyncio turns off Nagle's algorithm. With it, every response that is sent
-        # in two parts waits 40 ms for an acknowledgement.
+        # If a socket names its protocol, asyncio turns off Nagle's algorithm, with which every response in two parts
+        # would wait 40 ms for an acknowledgement.
         self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self._listener.bind(("127.0.0.1", 0))
         self._listener.listen(1024)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Tables of what is all checked in the same way, in one test: a case of its own for each would take longer than the check.
+Tables of cases that one test checks in the same way. A separate test for each case would take longer than the check.
 """
 
 import functools
@@ -14,11 +14,11 @@ from typing import Any
 
 def rows(names: str | tuple[str, ...], *table: Any) -> Callable[[Callable[..., Any]], Any]:
     """
-    What `pytest.mark.parametrize` is for cases, for the rows of a table.
+    Run a test with each row of a table, like `pytest.mark.parametrize` but as one test.
 
-    The test is run with each row, and fails in the end if it failed with any; its error names the row.
+    The test runs with every row, and fails at the end if any row failed; its error names the row.
 
-    The rows share the fixtures of the test, so none may spoil them for the next.
+    The rows share the fixtures of the test, so no row may break them for the next.
 
     :param names: The parameters of the test.
     :param table: The rows: tuples, or values of a single parameter.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A chat generator without a model: it says what it was told to say, and remembers what it was shown.
+A chat generator without a model: it plays given replies, and records its input.
 """
 
 import threading
@@ -18,21 +18,21 @@ from haystack.tools import ToolsType, flatten_tools_or_toolsets
 
 def say(text: str) -> ChatMessage:
     """
-    A reply of text.
+    Return a reply of text.
     """
     return ChatMessage.from_assistant(text)
 
 
 def call(tool_name: str, /, **arguments: Any) -> ChatMessage:
     """
-    A reply that calls one tool.
+    Return a reply that calls one tool.
     """
     return calls((tool_name, arguments))
 
 
 def calls(*tool_calls: tuple[str, dict[str, Any]]) -> ChatMessage:
     """
-    A reply that calls several tools at once, each given as its name and arguments.
+    Return a reply that calls several tools at once, each given as its name and arguments.
     """
     prepared = [
         ToolCall(tool_name=name, arguments=arguments, id=f"call_{number}")
@@ -44,7 +44,7 @@ def calls(*tool_calls: tuple[str, dict[str, Any]]) -> ChatMessage:
 @dataclass
 class Turn:
     """
-    What the generator was given once. The tools are those that a model would have been shown, one by one.
+    The input of one run of the generator. Toolsets are resolved to the single tools, as a model is shown them.
     """
 
     messages: list[ChatMessage]
@@ -54,7 +54,7 @@ class Turn:
     @property
     def tool_results(self) -> list[Any]:
         """
-        What tools have answered so far, as the model sees it.
+        The tool results so far, as the model sees them.
         """
         return [result.result for message in self.messages for result in message.tool_call_results]
 
@@ -62,9 +62,9 @@ class Turn:
 @component
 class ScriptedChatGenerator:
     """
-    Plays the replies in order, one a run, and keeps in `turns` the messages and tools it saw.
+    Plays the replies in order, one per run, and records its messages and tools in `turns`.
 
-    A test may set `before_reply`, which is called with the number of each reply once the tools were looked at.
+    A test may set `before_reply`, which is called with the number of each reply after the tools were read.
 
     :param replies: The replies, or their dictionaries.
     """
@@ -122,7 +122,7 @@ class ScriptedChatGenerator:
 
 class CallsUntilRefused(ScriptedChatGenerator):
     """
-    Plays the first reply until a call is refused, and then the second one, in any number of runs at a time.
+    Plays the first reply until a call is refused, and then the second one, in any number of concurrent runs.
     """
 
     def _next(self, messages: list[ChatMessage], tools: ToolsType | None) -> ChatMessage:

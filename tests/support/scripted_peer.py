@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An HTTP server that writes the bytes which a test gives it and breaks connections where the test wants.
+An HTTP server that writes exactly the bytes of a test, and breaks connections where the test wants.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any, Self
 
 @dataclass
 class HttpRequest:
-    """A request that came in."""
+    """A received request."""
 
     method: str
     target: str
@@ -36,7 +36,7 @@ class HttpRequest:
 
 def reset(writer: asyncio.StreamWriter) -> None:
     """
-    Close a connection with a reset rather than a farewell, dropping what is still to be sent.
+    Close a connection with a reset, and drop the data that was not sent yet.
     """
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
@@ -48,8 +48,8 @@ Answer = Callable[[HttpRequest], Awaitable[bytes | None]]
 
 class LoopbackServer:
     """
-    `async with`: has each connection served by `_serve`, which is cancelled at the end. Options are those of
-    `asyncio.start_server`.
+    Serves each connection with `_serve`, which is cancelled at the end of the `async with` block. Options are those
+    of `asyncio.start_server`.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -76,8 +76,8 @@ class LoopbackServer:
 
 class ScriptedPeer(LoopbackServer):
     """
-    `async with ScriptedPeer(answer) as peer`: each request is answered with the bytes that `answer` returns, and the
-    connection closed if it returns none.
+    Answers each request with the bytes that `answer` returns, or closes the connection if it returns None: `async with
+    ScriptedPeer(answer) as peer`.
     """
 
     def __init__(self, answer: Answer, **options: Any) -> None:
@@ -103,7 +103,7 @@ class ScriptedPeer(LoopbackServer):
                 request = HttpRequest(method, target, headers, body, writer)
                 self.requests.append(request)
                 answer = asyncio.ensure_future(self._answer(request))
-                gone = asyncio.ensure_future(reader.read(1))  # nobody sends more before the answer
+                gone = asyncio.ensure_future(reader.read(1))  # clients send nothing more before the answer
                 await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
                 if not answer.done():
                     answer.cancel()
@@ -125,7 +125,7 @@ class ScriptedPeer(LoopbackServer):
 
 def response(status: str, body: bytes | Any = b"", content_type: str = "application/json", **headers: str) -> bytes:
     """
-    Write a response: "200 OK", a body that is bytes or becomes JSON, and headers with `_` for `-`.
+    Return a response: status such as "200 OK", a body of bytes or a JSON value, and headers with `_` for `-`.
     """
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     fields = {"Content-Length": str(len(data))} | ({"Content-Type": content_type} if content_type else {})
@@ -136,7 +136,7 @@ def response(status: str, body: bytes | Any = b"", content_type: str = "applicat
 
 def chunked(*pieces: bytes, is_finished: bool = True) -> bytes:
     """
-    Write an event stream in pieces, with its end or without.
+    Return an event stream in chunks, with or without its end.
     """
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
     body = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
@@ -145,13 +145,13 @@ def chunked(*pieces: bytes, is_finished: bool = True) -> bytes:
 
 def event(message: Any, event_id: str | None = None) -> bytes:
     """
-    Write an event with a message.
+    Return an event with a message.
     """
     return (f"id: {event_id}\n" if event_id else "").encode() + b"data: " + json.dumps(message).encode() + b"\n\n"
 
 
 def result(request: HttpRequest, **members: Any) -> dict[str, Any]:
     """
-    Answer a request.
+    Return the answer to a request.
     """
     return {"jsonrpc": "2.0", "id": request.message["id"], "result": members}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Scripts that use the package in an interpreter of their own, where the fate of a whole process is the subject.
+Scripts that use the package in a separate process, for tests of the start and end of whole processes.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.prepared import SOURCE, PreparedProcess
 from tests.support.processes import StdioServer, end, run_to_end
 
-# Python 3.12 warns of every fork of a process with threads.
+# Since 3.12, Python warns about every fork of a process with threads.
 _WARNINGS = """
 import warnings
 
@@ -55,7 +55,7 @@ def wait_for_end_of(child):
 """
 
 
-# What ends as an interpreter does, down to the last object.
+# Starts a process that ends like an interpreter, which frees all objects.
 finalized = partial(PreparedProcess, finalize=True)
 
 _PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -63,7 +63,7 @@ _PIPES = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subp
 
 class Script:
     """
-    Runs scripts that have `server_info` in a process of their own, with the event loop of asyncio or uvloop.
+    Runs scripts that use `server_info` in a separate process, with the event loop of asyncio or uvloop.
     """
 
     def __init__(self, folder: Path, server: StdioServer, loop: str, preamble: str = PREAMBLE) -> None:
@@ -75,7 +75,7 @@ class Script:
     @contextmanager
     def started(self, script: str) -> "Iterator[subprocess.Popen[str]]":
         """
-        Start a script, which ends with the `with` block.
+        Start a script that ends with the `with` block.
         """
         process = finalized(self._command(script), text=True, env=self._environment(), **_PIPES)
         try:
@@ -92,9 +92,9 @@ class Script:
         start: "Callable[..., subprocess.Popen[str]]" = finalized,
     ) -> list[dict[str, object]]:
         """
-        Run the script to its end, which must come in time, with that exit code, and without a word on stderr.
+        Run the script, which must end in time, with the exit code, and without a word on stderr.
 
-        :returns: What it reported.
+        :returns: Its report.
         """
         ended = run_to_end(self._command(script), limit=limit, start=start, env=self._environment())
         assert not ended.stderr, f"the script wrote to stderr:\n{ended.stderr}"

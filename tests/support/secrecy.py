@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A watch over everything that this package shows while the tests run, for secrets that the tests gave it.
+Looks for the secrets of the tests in everything that this package shows while they run.
 
 .. code-block:: text
 
@@ -14,7 +14,7 @@ A watch over everything that this package shows while the tests run, for secrets
     what was sent and received for OAuth tokens      with their causes, every `repr` of a public class
     whatever the authorization servers issued        tags of Haystack's tracing, and YAML
 
-It looks at this process only, and not at the results of calls, which are the server's.
+It watches this process only, and not the results of calls, which belong to the server.
 """
 
 import functools
@@ -36,13 +36,13 @@ from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 OURS = "haystack_integrations"
 LOGGERS = (OURS, "haystack.", "mcp.client", "mcp.shared", "client")
 
-# What servers in this process issue while the running test goes on; they add their sets themselves.
+# Secrets that servers in this process issue during a test; each server adds its own set.
 issued: list[set[str]] = []
 
 
 class SecretWatch:
     """
-    Watches within `with`; `look` tells what was shown since it was called last.
+    Watches within its `with` block; `look` returns the texts with secrets since its last call.
     """
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class SecretWatch:
 
     def look(self) -> list[str]:
         """
-        Tell which texts of a test have secrets in them, and forget the test.
+        Return the texts of the test that contain secrets, and forget them.
         """
         secrets = {secret for secret in self._secrets.union(*issued) if _can_be_told(secret)}
         found = [f"{where}: {text}" for where, text in self._shown if any(secret in text for secret in secrets)]
@@ -63,13 +63,13 @@ class SecretWatch:
 
     def learn(self, *secrets: Any) -> None:
         """
-        Look for these strings, too; a Secret is known when somebody resolves it.
+        Also look for these strings. The values of Haystack's Secrets are learned when they are resolved.
         """
         self._secrets.update(secret for secret in secrets if isinstance(secret, str))
 
     def show(self, where: str, text: str) -> None:
         """
-        Note a text that somebody can see.
+        Record a text that is shown.
         """
         self._shown.add((where, text))
 
@@ -150,8 +150,8 @@ class SecretWatch:
 
 
 def _can_be_told(secret: str) -> bool:
-    # A single word, and what is too short to be redacted, may well occur in a text without being the secret. The path
-    # of a program is none, although a variable may hold it.
+    # A single word, or a string too short to be redacted, may occur in a text by chance. The path of a program is not
+    # a secret, although a variable may hold it.
     return len(secret) >= SHORTEST_SECRET and not secret.isalpha() and not Path(secret).is_absolute()
 
 

@@ -28,7 +28,7 @@ from tests.support.waiting import LIMIT, wait_until
 ROOT = Path(__file__).parents[2]
 SERVED = ROOT / "tests" / "servers" / "served.py"
 
-# More than the slowest start on a busy machine takes: Haystack, FastMCP and their models of the protocol.
+# Seconds; more than the slowest start takes on a busy machine, with the imports of Haystack and FastMCP.
 START_LIMIT = 90.0
 
 HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
@@ -36,7 +36,7 @@ HANDSHAKE, MODERN = "2025-11-25", "2026-07-28"
 
 def envelope(**meta: Any) -> dict[str, Any]:
     """
-    The `_meta` of a request of the new era.
+    Return the `_meta` of a request of the era since 2026-07-28.
     """
     return {
         "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -48,7 +48,7 @@ def envelope(**meta: Any) -> dict[str, Any]:
 
 class ServedProcess:
     """
-    A process that serves, and what it writes.
+    A serving process and its output.
     """
 
     def __init__(self, script: Path, options: dict[str, Any], **environment: str) -> None:
@@ -80,13 +80,13 @@ class ServedProcess:
     @property
     def errors(self) -> str:
         """
-        What it has written to stderr.
+        The text that it has written to stderr.
         """
         return "".join(self._errors)
 
     def wait_for(self, event: str, *, limit: float = LIMIT, count: int = 1) -> None:
         """
-        Wait until it has told of an event.
+        Wait until it has written the event to stderr.
         """
         wait_until(lambda: self.errors.count(event) >= count, lambda: f"{event} in {self.errors}", limit=limit)
 
@@ -105,13 +105,13 @@ class ServedProcess:
 
     def receive(self) -> dict[str, Any]:
         """
-        The next message on stdout.
+        Return the next message on stdout.
         """
         return json.loads(self._lines.get(timeout=START_LIMIT))
 
     def answer(self, request_id: int | str | None) -> dict[str, Any]:
         """
-        The answer to a request; what comes before it is dropped.
+        Return the answer to a request; messages before it are dropped.
         """
         while True:
             message = self.receive()
@@ -136,13 +136,13 @@ class ServedProcess:
 
     def signal(self, number: int = signal.SIGTERM) -> None:
         """
-        Send it a signal.
+        Send the process a signal.
         """
         self.process.send_signal(number)
 
     def wait(self, limit: float = LIMIT) -> int:
         """
-        Wait for its end.
+        Wait for the end of the process.
 
         :returns: Its exit code.
         """
@@ -163,7 +163,7 @@ class ServedProcess:
 
 class ServedOverHttp(ServedProcess):
     """
-    One that serves over HTTP.
+    A process that serves over HTTP.
     """
 
     def __init__(self, options: dict[str, Any] | None = None, *, script: Path = SERVED) -> None:
@@ -192,7 +192,7 @@ def post(
     url: str, method: str, parameters: dict[str, Any] | None = None, *, timeout: float = START_LIMIT, **headers: str
 ) -> httpx2.Response:
     """
-    A request of the new era.
+    Send a request of the era since 2026-07-28.
     """
     parameters = {"_meta": envelope(), **(parameters or {})}
     content = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}).encode()
@@ -202,7 +202,7 @@ def post(
 
 def post_bytes(url: str, content: bytes, *, timeout: float = START_LIMIT, **headers: str) -> httpx2.Response:
     """
-    Bytes as a request of the new era.
+    Send bytes as a request of the era since 2026-07-28.
     """
     defaults = {
         "content-type": "application/json",
@@ -214,7 +214,7 @@ def post_bytes(url: str, content: bytes, *, timeout: float = START_LIMIT, **head
 
 def free_port() -> int:
     """
-    A port that nobody listens on.
+    Return a free port.
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server in this process that has skills.
+A server of skills in this process.
 """
 
 import base64
@@ -34,7 +34,7 @@ def _result(contents: types.TextResourceContents | types.BlobResourceContents) -
 
 class SkillServer:
     """
-    A server of skills, the first on a page of its own with one that is not as it should be; it notes what is read.
+    A server of skills that records reads. The first page of its list has one skill, and one invalid entry.
     """
 
     def __init__(self, files: dict[str, str | bytes] = FILES, *, has_extension: bool = True) -> None:
@@ -80,5 +80,5 @@ class SkillServer:
         return _result(types.BlobResourceContents(uri=params.uri, blob=blob, mime_type=MIME_TYPES.get(params.uri)))
 
 
-# For import paths.
+# Reachable by import path.
 server = SkillServer().server

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The command `mcp-haystack` as a user runs it: in a terminal, which is a pseudo-terminal here, or in a pipe.
+The command `mcp-haystack` as a user runs it: in a (pseudo-)terminal or in a pipe.
 """
 
 import codecs
@@ -27,10 +27,10 @@ from tests.support.processes import end
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "haystack_integrations.tools.mcp.cli"]
 
-# A command imports Haystack and the SDK, and so does the server that it starts; other tests run beside them.
+# Seconds. A command and its server import Haystack and the SDK, while other tests run beside them.
 LIMIT = 100.0
 
-# The servers of commands are forked, too.
+# The servers that commands start are also forked.
 _start = partial(PreparedProcess, forks=True)
 
 _ESCAPE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
@@ -38,10 +38,10 @@ _ESCAPE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
 
 def environment(**variables: str) -> dict[str, str]:
     """
-    The variables of a command: those of this process, and what finds the package and nothing of the user's.
+    Return the variables of a command: those of this process, changed to find this package but no files of the user.
     """
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    # The `python` of commands is forked.
+    # The first `python` on the PATH is forked.
     path = os.pathsep.join([str(Path(program).parent) for program in (prepared_python(), sys.executable)])
     return {
         **inherited,
@@ -56,10 +56,10 @@ def environment(**variables: str) -> dict[str, str]:
 @dataclass(frozen=True)
 class Ran:
     """
-    What became of a command.
+    The outcome of a command.
 
     :param code: Its exit code.
-    :param screen: In a terminal, what was on the screen in the end; in a pipe, its stdout.
+    :param screen: In a terminal, the final content of the screen; in a pipe, its stdout.
     :param errors: Its stderr, in a pipe.
     """
 
@@ -70,13 +70,13 @@ class Ran:
 
 class Terminal:
     """
-    A terminal in which the command runs; what is written to it is typed.
+    A terminal in which the command runs. A test can type text into it.
     """
 
     def __init__(self, *words: str, width: int = 100, cwd: Path = ROOT) -> None:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
-        # It has the terminal for its own, so that Ctrl-C is a signal.
+        # It is the process's controlling terminal, so that Ctrl-C becomes a signal.
         self.process = _start(
             [*COMMAND, *words],
             cwd=cwd,
@@ -87,8 +87,8 @@ class Terminal:
         )
         os.close(slave)
         self.raw = ""
-        # Who reads is a thread, whatever the test waits for: a command whose terminal nobody reads hangs in its next
-        # write, and a progress bar alone fills it in a minute.
+        # A thread reads all the time, because a command hangs in its next write if its terminal is not read. A progress
+        # bar alone fills the buffer in a minute.
         self._has_more = threading.Condition()
         self._is_at_end = False
         self._reader = threading.Thread(target=self._read, name="terminal")
@@ -122,12 +122,12 @@ class Terminal:
         return Ran(self.process.wait(LIMIT), rendered(self.raw))
 
     def _read(self) -> None:
-        # A character may come in two pieces.
+        # A character may arrive in two pieces.
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         while True:
             try:
                 data = os.read(self._master, 65536)
-            except OSError:  # Linux says so when the other end is closed
+            except OSError:  # on Linux, the other end was closed
                 data = b""
             with self._has_more:
                 self.raw += decoder.decode(data)
@@ -147,7 +147,7 @@ def in_a_terminal(*words: str, width: int = 100, cwd: Path = ROOT) -> Ran:
 
 def rendered(raw: str) -> str:
     """
-    What a terminal shows in the end of what was written to it, as far as the command writes it.
+    Return the final content of a terminal after this output, for the control sequences that the command writes.
     """
     lines, row, column = [""], 0, 0
     position = 0
@@ -174,12 +174,12 @@ def rendered(raw: str) -> str:
 
 def assert_kept(name: str, shown: str, folder: Path, replaced: Sequence[tuple[str, str]] = ()) -> None:
     """
-    Compare what was shown with the file in which it is kept. `MCP_HAYSTACK_KEEP=1` writes the file.
+    Compare the output with the kept file. `MCP_HAYSTACK_KEEP=1` writes the file.
 
-    :param name: Name of the file, without its ending.
-    :param shown: What was shown.
-    :param folder: Where the files are.
-    :param replaced: Patterns of what differs from run to run, and what stands for it.
+    :param name: Name of the file, without its extension.
+    :param shown: The output.
+    :param folder: The folder of the kept files.
+    :param replaced: Patterns of texts that differ from run to run, with their replacements.
     """
     for pattern, replacement in replaced:
         shown = re.sub(pattern, replacement, shown)

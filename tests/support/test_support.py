@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the other tests rely on does not silently do nothing.
+The checks that all other tests rely on really fail when they should.
 """
 
 import logging
@@ -27,7 +27,7 @@ from tests.support.waiting import LIMIT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_the_leak_check_names_a_process_whose_parent_has_ended():
+def test_the_leak_check_finds_a_process_whose_parent_has_ended():
     before = footprint()
     orphan_maker = (
         "import subprocess, sys;"
@@ -88,7 +88,7 @@ def test_a_secret_that_is_shown_anywhere_fails_the_test(secret_watch: SecretWatc
     assert {each.partition(": ")[0] for each in secret_watch.look()} == PLACES
 
 
-def test_every_row_of_a_table_is_tried_and_one_that_fails_is_named() -> None:
+def test_every_row_of_a_table_is_tried_and_a_failing_row_is_named() -> None:
     tried = []
 
     @rows("number, limit", (1, 5), (7, 5), (3, 5))
@@ -102,7 +102,7 @@ def test_every_row_of_a_table_is_tried_and_one_that_fails_is_named() -> None:
     assert failed.value.__notes__ == ["in the row {'number': 7, 'limit': 5}"]
 
 
-async def test_a_table_fails_with_all_its_rows_also_in_a_loop() -> None:
+async def test_an_async_table_fails_with_the_errors_of_all_its_rows() -> None:
     @rows("word", "ab", ["c"])
     async def check(word: object) -> None:
         assert word is None
@@ -114,8 +114,8 @@ async def test_a_table_fails_with_all_its_rows_also_in_a_loop() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_a_command_that_is_limited_ends_with_all_that_it_has_started() -> None:
-    # The first leads a session of its own; the parents of both have ended.
+def test_a_command_with_a_time_limit_ends_together_with_all_processes_it_started() -> None:
+    # The first process leads its own session. The parents of both have ended.
     script = "setsid sleep 1000 & echo $!; (sleep 1000 & echo $!); exit 3"
     command = [sys.executable, str(ROOT / ".ci" / "limited.py")]
     ended = run_to_end([*command, "60", "bash", "-c", script], limit=LIMIT)

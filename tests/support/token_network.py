@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An MCP server that wants tokens, its authorization server and an identity provider, all without sockets.
+An MCP server that requires tokens, its authorization server and an identity provider, all without sockets.
 """
 
 import asyncio
@@ -26,11 +26,11 @@ ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 
 class TokenNetwork:
     """
-    Answers every request; `answers` replaces those to a path, in turn, and the last of them for good.
+    Answers every request. `answers` has other answers for a path, which are used in turn; the last one is repeated.
     """
 
     def __init__(self, origin: str = "") -> None:
-        # What is known of a server is remembered in the process, so each has an address of its own.
+        # The process caches what it learns about a server, so each network has its own address.
         self.origin = origin or f"https://{uuid.uuid4().hex}.example.com"
         self.url = f"{self.origin}/mcp"
         self.idp_url = "https://idp.example.com/token"
@@ -50,7 +50,7 @@ class TokenNetwork:
         }
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        # A copy: some requests are sent once more, with other headers.
+        # Copied, because some requests are sent once more with other headers.
         self.requests.append(
             httpx2.Request(request.method, request.url, headers=request.headers, content=request.content)
         )
@@ -91,7 +91,7 @@ class TokenNetwork:
 
     def person(self, **options: Any) -> OAuth:
         """
-        The login of a person who allows the access at once, in a web application that gets the answer itself.
+        Return the login of a person who allows the access at once, in a web app that receives the answer itself.
         """
         handlers = {
             "redirect_uri": BACK,
@@ -105,14 +105,14 @@ class TokenNetwork:
 
     async def use(self, auth: OAuth) -> httpx2.Response:
         """
-        Send the MCP server a request.
+        Send a request to the MCP server.
         """
         async with self.client(auth=auth) as client:
             return await client.post(self.url, json={})
 
     def hold_tokens(self, auth: OAuth) -> tuple[asyncio.Event, asyncio.Event]:
         """
-        Answer for tokens only when that is allowed: return what is set once they were asked for, and what to set.
+        Hold back answers for tokens. Return an event that a token request sets, and an event that allows the answer.
         """
         asked, go_on = asyncio.Event(), asyncio.Event()
 
@@ -131,7 +131,7 @@ class TokenNetwork:
 
     def forms(self, path: str = "/token") -> list[dict[str, str]]:
         """
-        Give the forms that were sent to a path of the MCP server's origin, or to the identity provider (`/idp`).
+        Return the forms that were sent to a path of the MCP server's origin, or to the identity provider (`/idp`).
         """
         found = [request for request in self.requests if (request.url.host == "idp.example.com") == (path == "/idp")]
         return [dict(parse_qsl(request.content.decode())) for request in found if path in ("/idp", request.url.path)]

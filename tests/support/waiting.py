@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Waiting for a real condition, with a limit that only a broken program reaches.
+Wait for a condition, with a limit that only a broken program reaches.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ def wait_until(condition: Callable[[], T], what: str | Callable[[], str], *, lim
     """
     Wait until the condition is truthy, and return its value.
 
-    :param condition: Asked again and again.
-    :param what: What is being waited for, for the error's text.
-    :param limit: After how many seconds to give up.
-    :raises AssertionError: When the limit is reached.
+    :param condition: Called again and again.
+    :param what: Describes the condition in the error.
+    :param limit: Seconds to wait.
+    :raises AssertionError: If the condition is not met within the limit.
     """
     deadline = time.monotonic() + limit
     while not (value := condition()):
@@ -36,7 +36,7 @@ def wait_until(condition: Callable[[], T], what: str | Callable[[], str], *, lim
 
 async def wait_until_async(condition: Callable[[], T], what: str | Callable[[], str], *, limit: float = LIMIT) -> T:
     """
-    `wait_until` for a coroutine: the event loop goes on meanwhile.
+    Like `wait_until`, for coroutines: the event loop keeps running.
     """
     deadline = time.monotonic() + limit
     while not (value := condition()):
