@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Pipelines, their components and Agents that are served in tests.
+Pipelines, components and Agents that tests serve.
 """
 
 import importlib
@@ -22,12 +22,12 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS
 
 LIMIT = 30.0
 hitl = importlib.import_module("haystack.hooks.human_in_the_loop" if HAS_HOOKS else "haystack.human_in_the_loop")
-# On Haystack 2, a pipeline that runs in an event loop has a class of its own.
+# On Haystack 2, pipelines that run in an event loop have a separate class.
 AsyncPipeline: Any = getattr(haystack, "AsyncPipeline", Pipeline)
 
 
 class Notes:
-    """The progress that a client was told."""
+    """The progress notifications of a client."""
 
     def __init__(self) -> None:
         self.numbers: list[float] = []
@@ -40,7 +40,7 @@ class Notes:
 
 @component
 class Gate:
-    """Waits in its thread until it may go on."""
+    """Blocks its thread until a test lets it continue."""
 
     def __init__(self) -> None:
         self.entered = threading.Event()
@@ -73,7 +73,7 @@ class Shout:
 
 
 def rag_pipeline() -> Pipeline:
-    """A retriever and the prompt that shows what it found."""
+    """Return a pipeline of a retriever and a prompt with its documents."""
     store = InMemoryDocumentStore()
     store.write_documents([Document(content="Berlin is in Germany."), Document(content="Paris is in France.")])
     pipeline = Pipeline(metadata={"description": "Answers questions about cities."})
@@ -84,7 +84,7 @@ def rag_pipeline() -> Pipeline:
 
 
 def chain(*components: Any, kind: Any = Pipeline) -> Any:
-    """A pipeline of components that each take the `text` of the one before."""
+    """Return a pipeline of components, each of which gets the `text` of the previous one."""
     pipeline = kind()
     for number, each in enumerate(components):
         pipeline.add_component(f"c{number}", each)
@@ -94,7 +94,7 @@ def chain(*components: Any, kind: Any = Pipeline) -> Any:
 
 
 def approving(strategies: dict[str, Any], **parameters: Any) -> Agent:
-    """An Agent that asks before it calls the tools that have a strategy."""
+    """Return an Agent that asks before it calls a tool with a strategy."""
     if HAS_HOOKS:
         return Agent(hooks={"before_tool": [hitl.ConfirmationHook(strategies)]}, **parameters)
     return Agent(confirmation_strategies=strategies, **parameters)

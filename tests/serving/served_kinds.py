@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is served: the same behaviour as a function, a tool, a pipeline and an agent of Haystack.
+The kinds of served objects: the same behaviour as a function, a tool, a pipeline and an agent of Haystack.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Behaviour = Callable[[str], str]
 @component
 class Speaker:
     """
-    Says what the behaviour makes of a text.
+    Applies the behaviour to a text.
     """
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -40,7 +40,7 @@ class Speaker:
 @component
 class ObligingChatGenerator:
     """
-    A model that answers a task with what the behaviour makes of it.
+    A model that answers with the behaviour, applied to the task.
     """
 
     def __init__(self, behaviour: Behaviour) -> None:
@@ -56,10 +56,10 @@ class Kind:
     """
     One way to serve a behaviour.
 
-    :param name: What is served.
-    :param argument: The argument for the text.
-    :param answer: The key of the structured content for the answer.
-    :param serve: Makes the parameter of `create_mcp_server`.
+    :param name: Its name.
+    :param argument: The name of the argument for the text.
+    :param answer: The key of the answer in the structured content.
+    :param serve: Returns the parameters of `create_mcp_server`.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Kind:
 
     def arguments(self, text: Any) -> dict[str, Any]:
         """
-        Arguments of a call with a text.
+        Return the arguments of a call with a text.
         """
         return {self.argument: text}
 

@@ -56,11 +56,11 @@ async def test_a_task_goes_in_and_the_answer_comes_out():
     assert [block.text for block in result.content] == ["It is 3."]
     assert [each.text for each in agent.chat_generator.turns[0].messages] == ["You calculate.", "What is 1 + 2?"]
     assert agent.chat_generator.turns[1].tool_results == ["3"]
-    # The Agent itself stays as it was.
+    # Serving does not change the Agent itself.
     assert agent.__dict__ == before
 
 
-async def test_steps_and_tool_calls_are_told_without_arguments():
+async def test_steps_and_tool_calls_are_reported_without_arguments():
     notes = Notes()
     agent = agent_that_says(calls(("add", {"a": 1, "b": 41}), ("add", {"a": 3, "b": 4})), say("Done."))
     async with serving(agent) as client:
@@ -79,7 +79,7 @@ async def test_steps_and_tool_calls_are_told_without_arguments():
 
 @component
 class StreamingChatGenerator:
-    """Streams its words one by one, after its model was loaded, and never wants to be copied."""
+    """Streams its words one by one after it has loaded its model, and cannot be copied."""
 
     def __init__(self, *words: str) -> None:
         self.words = words
@@ -142,7 +142,7 @@ SCHEMA = {"notes": {"type": list[str]}, "city": {"type": str}}
     (["last_message"], "Done."),
     ({"text": "answer", "notes": "notes"}, "Done."),
 )
-async def test_state_goes_in_and_comes_out_where_it_was_chosen(outputs: Any, shown: str):
+async def test_state_is_passed_in_and_returned_where_the_options_choose_it(outputs: Any, shown: str):
     agent = agent_that_says(call("note"), say("Done."), tools=[note], state_schema=SCHEMA)
     arguments = {"task": "x", "place": "Paris"}
     async with serving(agent, inputs={"task": "task", "place": "city"}, outputs=outputs) as client:
@@ -186,14 +186,14 @@ async def test_variables_of_a_prompt_are_the_arguments():
     assert agent.chat_generator.turns[0].messages[-1].text == "Tell of Berlin"
 
 
-async def test_of_a_model_that_does_not_reply_the_task_is_no_answer():
+async def test_the_task_is_not_returned_as_the_answer_of_a_model_that_does_not_reply():
     async with serving(Agent(chat_generator=StreamingChatGenerator())) as client:
         result = await client.call_tool("helper", {"task": "Add."})
     assert result.structured_content == {"answer": ""}
     assert result.content[-1].text == "The answer may be incomplete: the model did not reply."
 
 
-async def test_a_picture_of_a_tool_that_ends_the_run_is_the_answer():
+async def test_a_picture_from_a_tool_that_ends_the_run_is_the_answer():
     def draw() -> list[ImageContent]:
         return [ImageContent("aGk=", mime_type="image/png")]
 
@@ -204,13 +204,13 @@ async def test_a_picture_of_a_tool_that_ends_the_run_is_the_answer():
     assert (picture.type, picture.data) == ("image", "aGk=")
 
 
-async def test_an_agent_that_ran_out_of_steps_says_so():
+async def test_an_agent_reports_that_it_ran_out_of_steps():
     agent = agent_that_says(call("add", a=1, b=2), say("never"), max_agent_steps=1, exit_conditions=["text"])
     async with serving(agent) as client:
         result = await client.call_tool("helper", {"task": "x"})
 
     assert (result.structured_content or {})["answer"] == "3"
-    # Haystack 2 does not say why an Agent ended.
+    # Haystack 2 does not report why an Agent ended.
     assert len(result.content) == (2 if "exit_reason" in agent.__haystack_output__ else 1)
     if len(result.content) == 2:
         assert "as many steps as it may" in result.content[1].text
@@ -251,7 +251,7 @@ async def test_errors_show_neither_arguments_nor_details(mask: bool, told: str):
     ({}, {"bound": {"notes": 1}}, "`bound` names 'notes', which is not among the inputs of the agent: task"),
     ({"user_prompt": "{{ city }}", "required_variables": ["city"]}, {"inputs": ["task"]}, "Nothing sets city"),
 )
-def test_what_cannot_work_is_refused_when_the_server_is_made(parameters: Any, options: Any, message: str):
+def test_invalid_options_are_refused_when_the_server_is_created(parameters: Any, options: Any, message: str):
     agents = {"helper": agent_that_says(**parameters)}
     with pytest.raises(ValueError, match=f"'helper' cannot be served.*{message}"):
         create_mcp_server("shop", agents=agents, options={"helper": options})
@@ -274,7 +274,7 @@ async def test_a_cancelled_agent_takes_no_further_step():
         await asyncio.wait([cancelled])
         await client.list_tools()
         may_end.set()
-        # The script goes on where the cancelled run left it.
+        # The script continues where the cancelled run left off.
         answer = await client.call_tool("helper", {"task": "y"})
 
     assert answer.structured_content == {"answer": "never"}
@@ -282,7 +282,7 @@ async def test_a_cancelled_agent_takes_no_further_step():
 
 @component
 class OwnThread:
-    """A chat generator that closes what it has when it goes, as those of local models do."""
+    """A chat generator that closes its resources when it is garbage-collected, as those of local models do."""
 
     def __init__(self) -> None:
         self.executor = ThreadPoolExecutor(1)
@@ -295,7 +295,7 @@ class OwnThread:
         return {"replies": [self.executor.submit(say, f"{len(messages)} message").result(LIMIT)]}
 
 
-async def test_what_a_chat_generator_closes_when_it_goes_stays_open_between_calls():
+async def test_the_resources_of_a_chat_generator_stay_open_between_calls():
     async with serving(Agent(chat_generator=OwnThread())) as client:
         for _ in range(2):
             result = await client.call_tool("helper", {"task": "Count."})

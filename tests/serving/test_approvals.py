@@ -40,7 +40,7 @@ ERAS = pytest.mark.parametrize("era", [HANDSHAKE, MODERN])
 
 
 class Shop:
-    """Tools that remember what they did, and an Agent that needs approval to pay."""
+    """Tools that record what they did, and an Agent that needs approval to pay."""
 
     def __init__(
         self, *replies: ChatMessage, strategy: Any = None, asks: str = "pay", odd: type = str, **parameters: Any
@@ -124,7 +124,7 @@ async def test_a_client_approves_and_rejects_and_nothing_runs_twice(era: str, ov
     assert shop.questions == [question(1), question(2), question(3)]
     assert shop.did[0] == "look" and sorted(map(str, shop.did)) == ["1", "3", "look", "look"]
     assert (result.structured_content or {})["answer"] == "Done."
-    # What was written to the State before the first pause is still there.
+    # Values written to the State before the first pause are still there.
     assert (result.structured_content or {})["seen"][0] == "shelf 1"
     assert len(shop.agent.chat_generator.turns) == 4
     last = shop.agent.chat_generator.turns[-1].messages
@@ -134,7 +134,7 @@ async def test_a_client_approves_and_rejects_and_nothing_runs_twice(era: str, ov
 
 
 @ERAS
-async def test_whoever_does_not_approve_rejects(era: str):
+async def test_a_client_that_declines_or_cannot_be_asked_rejects_the_call(era: str):
     shop = Shop(call("pay", amount=1), say("Done."))
     await shop.serve(era, lambda _: ElicitResult(action="decline"))
     assert (shop.did, "rejected by the user" in shop.model_saw[0]) == ([], True)
@@ -145,7 +145,7 @@ async def test_whoever_does_not_approve_rejects(era: str):
     assert (shop.did, "the client does not take questions" in shop.model_saw[0]) == ([], True)
 
 
-async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(monkeypatch: pytest.MonkeyPatch):
+async def test_a_client_that_never_answers_does_not_block_the_call_forever(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(calls_of_tools, "LONGEST_ANSWER", 0.1)
 
     async def never(*_: Any) -> ElicitResult:
@@ -166,7 +166,7 @@ async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(monke
     ("accept", 1),
     ("accept", ["yes"]),
 )
-def test_what_is_not_clearly_an_approval_is_none(action: Any, approve: Any):
+def test_an_unclear_answer_is_not_an_approval(action: Any, approve: Any):
     answer = types.ElicitResult(action=action, content={"approve": approve})
     assert verdict_of(answer).action == "reject"
 
@@ -186,7 +186,7 @@ async def test_a_strategy_that_would_ask_at_a_console_asks_the_client(era: str):
 
 
 @ERAS
-async def test_what_one_client_approved_is_not_approved_for_another(era: str):
+async def test_an_approval_of_one_client_does_not_hold_for_another(era: str):
     strategy = ClientConfirmationStrategy(hitl.AskOncePolicy())
     shop = Shop(*[call("pay", amount=1), call("pay", amount=1), say("Done.")] * 2, strategy=strategy)
     server = shop.server()
@@ -194,11 +194,11 @@ async def test_what_one_client_approved_is_not_approved_for_another(era: str):
         async with shop.client(server, era, answer) as client:
             await client.call_tool("shop", {"task": "Shop."})
 
-    # One question of the first client; two of the other, who rejected both.
+    # The first client got one question. The second one got two, and rejected both.
     assert (len(shop.questions), shop.did) == (3, [1, 1])
 
 
-async def test_a_policy_that_cannot_be_copied_for_each_run_is_named():
+async def test_an_error_names_a_policy_that_cannot_be_copied_for_each_run():
     policy = hitl.AlwaysAskPolicy()
     policy.lock = threading.Lock()
     shop = Shop(call("pay", amount=1), say("Done."), strategy=ClientConfirmationStrategy(policy))
@@ -209,7 +209,7 @@ async def test_a_policy_that_cannot_be_copied_for_each_run_is_named():
 
 @ERAS
 @pytest.mark.parametrize("amount", [float("inf"), "half an emoji \ud83d"])
-async def test_what_is_approved_is_what_is_made_whatever_the_value(era: str, amount: Any):
+async def test_the_approved_call_is_executed_unchanged_whatever_its_value(era: str, amount: Any):
     shop = Shop(call("pay", amount=amount), say("Done."))
     await shop.serve(era)
     assert (len(shop.questions), shop.did) == (1, [amount])
@@ -231,7 +231,7 @@ async def test_a_confirmation_hook_of_this_package_asks_the_client(era: str):
 
 @component
 class WaitingGenerator:
-    """A chat generator that holds up its thread, as those without `run_async` do."""
+    """A chat generator that blocks its thread, as those without `run_async` do."""
 
     def __init__(self, *replies: ChatMessage) -> None:
         self.inner = ScriptedChatGenerator(list(replies))
@@ -253,7 +253,7 @@ class AddsAmount:
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks")
 @pytest.mark.parametrize("kind", [WaitingGenerator, lambda *replies: ScriptedChatGenerator(list(replies))])
 @ERAS
-async def test_arguments_that_a_hook_has_added_are_approved_and_made(era: str, kind: Any):
+async def test_arguments_added_by_a_hook_are_approved_and_executed(era: str, kind: Any):
     shop = Shop()
     confirm = hitl.ConfirmationHook({"pay": ClientConfirmationStrategy()})
     hooks = {"before_tool": [AddsAmount(), confirm]}
@@ -281,7 +281,7 @@ async def test_values_of_the_state_are_not_shown(era: str):
 async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_runs_twice(
     era: str, approves: bool, way: str
 ):
-    # It is a tool of the other one, and both need approval to pay.
+    # The inner Agent is a tool of the outer one, and both need approval to pay.
     inner = Shop(call("pay", amount=1), say("Bought."))
 
     @tool(name="buy")
@@ -301,7 +301,7 @@ async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_
     asks = {"pay": ClientConfirmationStrategy()}
     buyer = approving(asks, chat_generator=model, tools=[buy, inner.pay], max_agent_steps=5)
 
-    # An equal call within is a decision of its own.
+    # An equal call of the inner Agent is decided separately.
     def answer(message: str) -> ElicitResult:
         return ElicitResult(action="accept", content={"approve": approves or message.startswith("The agent")})
 
@@ -323,7 +323,7 @@ async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_
     assert (result.structured_content or {})["answer"] == "Done."
 
 
-def test_what_is_shown_hides_nothing():
+def test_a_question_escapes_invisible_characters_and_reports_how_much_it_cuts():
     _, asked = question_about("The agent 'x'", "pay", {"to": "Bob\u202e\u200b\u2028\ud83d\U000e0041é\U000e0101"})
 
     assert asked.endswith(r'{"to": "Bob\u202e\u200b\u2028\ud83d\udb40\udc41é\udb40\udd01"}')
@@ -355,7 +355,7 @@ OLDER = ["b" * 32, Secret.from_token("a" * 32)]
 
 
 @rows(("keys", "goes_on"), (OLDER, True), (["b" * 32], False), (None, False))
-async def test_another_process_goes_on_with_a_run_if_it_has_the_key(keys: Any, goes_on: bool):
+async def test_another_process_continues_a_run_if_it_has_the_key(keys: Any, goes_on: bool):
     first = Shop(call("look"), calls(("look", {}), ("pay", {"amount": 1})))
     second = Shop(say("Done."))
     other = second.server(request_state_keys=keys)
@@ -393,7 +393,7 @@ async def test_workers_share_a_key_whether_or_not_the_environment_has_one(
     assert os.environ.get("MCP_HAYSTACK_REQUEST_STATE_KEYS") == given
 
 
-async def test_a_pause_is_continued_once_whatever_arrives_together():
+async def test_a_pause_is_continued_once_if_equal_answers_arrive_together():
     shop = Shop(call("pay", amount=1), say("Done."), say("never"))
     async with shop.client(shop.server(), MODERN) as client:
         pause = await paused(client)
@@ -405,7 +405,7 @@ async def test_a_pause_is_continued_once_whatever_arrives_together():
     assert "was continued before" in refused.content[0].text
 
 
-async def test_a_state_is_good_for_its_own_call_only():
+async def test_a_request_state_is_valid_for_its_own_call_only():
     shop, other = Shop(call("pay", amount=1), say("Done.")), Shop(say("Done."))
     server = create_mcp_server("shop", agents={"shop": shop.agent, "other": other.agent}, request_state_keys=KEYS)
     async with shop.client(server, MODERN) as client:
@@ -434,7 +434,7 @@ async def test_questions_without_an_answer_are_asked_again():
 
 
 @ERAS
-async def test_two_equal_calls_are_two_decisions(era: str):
+async def test_two_equal_calls_are_decided_separately(era: str):
     shop = Shop(calls(("pay", {"amount": 1}), ("pay", {"amount": 1})), say("Done."))
     await shop.serve(era, answering(True, False))
 
@@ -450,7 +450,7 @@ async def test_steps_are_counted_across_pauses(era: str):
 
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 gives the inputs of the call again instead")
-async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_decided():
+async def test_a_state_that_cannot_be_stored_for_the_pause_is_an_error_before_any_question():
     shop = Shop(call("pay", amount=1), say("Done."), odd=threading.Event)
     with pytest.raises(ToolError, match="cannot be carried on after an approval"):
         await shop.serve(MODERN, odd=threading.Event())
@@ -458,7 +458,7 @@ async def test_a_state_that_cannot_be_carried_is_an_error_before_anything_is_dec
     assert (shop.did, shop.questions) == ([], [])
 
 
-async def test_a_cancelled_call_waits_for_no_answer():
+async def test_a_cancelled_call_stops_waiting_for_an_answer():
     asked = asyncio.Event()
     shop = Shop(call("pay", amount=1), say("never"))
     server = shop.server()
@@ -490,7 +490,7 @@ def test_a_strategy_is_stored_and_loaded():
         ClientConfirmationStrategy(accept_template="x")
 
 
-def test_without_a_server_there_is_no_client():
+def test_the_strategy_fails_if_the_agent_is_not_run_by_a_server():
     shop = Shop(call("pay", amount=1), say("Done."))
     with pytest.raises(Exception, match="not run by a server"):
         shop.agent.run([ChatMessage.from_user("Shop.")])

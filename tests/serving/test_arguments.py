@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which arguments of clients are taken, and what becomes of them.
+Which arguments of clients are accepted, and how they are converted.
 """
 
 import asyncio
@@ -60,10 +60,12 @@ def checked(arguments: dict[str, Any], *, strict: bool = False) -> Any:
     ({"maybe": None}, {"maybe": None}),
     ({"either": "[1]"}, {"either": "[1]"}),
     ({"deep": ['{"tags": "[1]"}']}, {"deep": [{"tags": [1]}]}),
-    # A whole number is an integer however it was written.
+    # A whole number is an integer, even if it is written as a float.
     ({"count": 1.0, "share": 1}, {"count": 1, "share": 1}),
 )
-def test_texts_are_read_as_what_is_wanted_and_refused_strictly(arguments: dict[str, Any], read: dict[str, Any]):
+def test_texts_are_converted_to_the_declared_type_and_refused_in_strict_mode(
+    arguments: dict[str, Any], read: dict[str, Any]
+):
     assert json.dumps(checked(arguments)) == json.dumps(read)
     if arguments == read:
         assert json.dumps(checked(arguments, strict=True)) == json.dumps(read)
@@ -72,7 +74,7 @@ def test_texts_are_read_as_what_is_wanted_and_refused_strictly(arguments: dict[s
             checked(arguments, strict=True)
 
 
-def test_null_for_what_is_optional_is_as_if_it_were_left_out():
+def test_null_for_an_optional_argument_is_treated_as_omitted():
     assert checked({"share": None, "maybe": None, "count": 1}) == {"maybe": None, "count": 1}
     with pytest.raises(ToolError, match="'count' must be of type integer"):
         ArgumentCheck("tool", {**SCHEMA, "required": ["count"]}).check({"count": None}, strict=False)
@@ -88,7 +90,7 @@ def test_null_for_what_is_optional_is_as_if_it_were_left_out():
     ({"counts": {"a": float("nan")}}, r"counts\.a"),
     ({"counts": {"a": None}}, r"counts\.a"),
 )
-def test_what_is_of_another_type_is_refused(arguments: dict[str, Any], where: str, strict: bool):
+def test_arguments_of_another_type_are_refused(arguments: dict[str, Any], where: str, strict: bool):
     with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'tool': '{where}' must be of type "):
         checked(arguments, strict=strict)
 
@@ -96,7 +98,7 @@ def test_what_is_of_another_type_is_refused(arguments: dict[str, Any], where: st
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
 
 
-async def test_checking_long_arguments_holds_up_nobody():
+async def test_checking_long_arguments_does_not_block_other_calls():
     schema = {"type": "object", "properties": {"values": INTEGERS}}
     server = create_mcp_server("numbers", tools=[Tool("count", "Counts.", schema, lambda values: str(len(values)))])
     longest = 0.0
@@ -110,7 +112,7 @@ async def test_checking_long_arguments_holds_up_nobody():
     assert longest < 1
 
 
-def test_of_a_long_list_the_first_reasons_are_told_and_only_what_cannot_be_read_is_named():
+def test_the_error_for_a_long_list_has_the_first_reasons_and_names_only_invalid_items():
     check = ArgumentCheck("tool", {"type": "object", "properties": {"values": INTEGERS}})
     with pytest.raises(ToolError, match=r"'values\[0\]' must be of type integer; .*and 9990 more"):
         check.check({"values": ["x"] * 20_000}, strict=True)
@@ -123,7 +125,7 @@ def show(**given: Any) -> dict[str, Any]:
 
 
 @rows("others", {"additionalProperties": True}, {"patternProperties": {"": {}}}, {"anyOf": [{}]})
-async def test_where_inputs_are_chosen_others_cannot_be_set(others: dict[str, Any]):
+async def test_clients_cannot_set_inputs_that_the_options_do_not_choose(others: dict[str, Any]):
     parameters = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}, **others}
     tool = (Tool("show", "Shows.", parameters, show), ServeOptions(inputs=["a"]))
     async with Client(create_mcp_server("s", tools=[tool])) as client:
@@ -140,7 +142,7 @@ async def test_an_argument_that_another_one_needs_may_be_bound():
         assert (await client.call_tool("show", {"a": 1})).structured_content == {"a": 1, "b": 2}
 
 
-async def test_an_argument_that_another_one_needs_is_needed_although_a_third_is_bound():
+async def test_an_argument_that_another_one_needs_stays_required_although_a_third_one_is_bound():
     schema = {"type": "object", "properties": {"a": {}, "b": {}, "c": {}}, "dependentRequired": {"a": ["b"]}}
     tool = (Tool("show", "Shows.", schema, show), ServeOptions(bound={"c": 3}))
     async with Client(create_mcp_server("s", tools=[tool])) as client:
@@ -163,7 +165,7 @@ COUNTED = {"properties": {"count": {"type": "integer"}}}
     ({"properties": {"name": {}}, "additionalProperties": {"type": "integer"}}, [{"count": "many"}]),
     ({}, []),
 )
-async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_is_taken(parameters, refused):
+async def test_an_argument_that_the_schema_names_elsewhere_or_leaves_open_is_accepted(parameters, refused):
     tool = Tool("show", "Shows.", {"type": "object", **parameters}, show)
     for strict in (True, False):
         server = create_mcp_server("s", tools=[tool], options={"show": ServeOptions(strict_validation=strict)})
@@ -174,7 +176,7 @@ async def test_an_argument_that_the_schema_names_somewhere_else_or_leaves_open_i
                     await client.call_tool("show", arguments)
 
 
-async def test_where_any_name_is_allowed_clients_do_not_set_what_comes_from_the_state_of_an_agent():
+async def test_clients_cannot_set_inputs_from_the_state_of_an_agent_even_if_any_name_is_allowed():
     def seen(user: str = "nobody", **given: Any) -> dict[str, Any]:
         return {"user": user, **given}
 
@@ -201,7 +203,7 @@ def book(
 
 
 @rows("strict", True, False)
-async def test_a_function_does_not_take_what_its_schema_forbids(strict: bool):
+async def test_a_function_refuses_arguments_that_its_schema_forbids(strict: bool):
     server = create_mcp_server("s", tools=[book], options={"book": ServeOptions(strict_validation=strict)})
     async with Client(server) as client:
         for arguments, where in (
@@ -216,7 +218,7 @@ async def test_a_function_does_not_take_what_its_schema_forbids(strict: bool):
         assert (await client.call_tool("book", {"day": "2026-11-23"})).data == "2026-11-23 1 None None"
 
 
-async def test_a_pattern_of_another_dialect_is_left_to_whoever_wrote_it():
+async def test_a_pattern_in_another_regex_dialect_is_checked_by_pydantic_only():
     def greet(name: Annotated[str, Field(pattern=r"^\p{Lu}")]) -> str:
         """Greets."""
         return name
@@ -246,7 +248,7 @@ class Point:
 @pytest.fixture(params=["function", "tool", "pipeline"])
 def serve(request):
     """
-    Serve what shows an argument of any type, as a function, a tool or a pipeline.
+    Serve code that shows an argument of any type, as a function, a tool or a pipeline.
     """
 
     def server(annotation, strict_validation=None, **of_server):
@@ -295,12 +297,12 @@ ALICE = User(name="Alice", age=30)
     (float, "3.14", 3.14, False),
     (bool, "true", True, False),
     (list[int], ["1", "2"], [1, 2], False),
-    # FastMCP itself refuses these; models send them.
+    # FastMCP itself refuses these, but models send them.
     (User, '{"name": "Alice", "age": "30"}', ALICE, False),
     (list[int], "[1, 2]", [1, 2], False),
     (int | None, "10", 10, False),
 )
-async def test_json_and_texts_become_the_type_that_was_declared(serve, annotation, value, received, fits):
+async def test_json_and_texts_are_converted_to_the_declared_type(serve, annotation, value, received, fits):
     assert await sent(serve(annotation), value) == repr(received)
     strict = serve(annotation, strict_input_validation=True)
     if fits:
@@ -310,14 +312,14 @@ async def test_json_and_texts_become_the_type_that_was_declared(serve, annotatio
             await sent(strict, value)
 
 
-async def test_an_option_may_be_stricter_or_more_lenient_than_the_server(serve):
+async def test_an_option_for_one_tool_may_be_stricter_or_more_lenient_than_the_server(serve):
     assert await sent(serve(int, strict_input_validation=True, strict_validation=False), "10") == "10"
     with pytest.raises(ToolError, match="'value' must be of type integer"):
         await sent(serve(int, strict_input_validation=False, strict_validation=True), "10")
 
 
 class Node(BaseModel):
-    """Refers to another model, so that its schema has definitions."""
+    """A model that refers to another model, so that its schema has definitions."""
 
     first: User
     second: User
@@ -332,7 +334,7 @@ async def test_references_in_schemas_are_resolved_unless_turned_off(serve, deref
         assert "age=2" in (await client.call_tool("thing", {"value": given})).structured_content["result"]
 
 
-async def test_sources_of_a_converter_are_contents_and_never_paths_of_the_server(tmp_path):
+async def test_the_sources_of_a_converter_are_contents_and_never_paths_on_the_server(tmp_path):
     (tmp_path / "secret").write_text("secret")
     pipeline = Pipeline()
     pipeline.add_component("convert", TextFileToDocument())
@@ -359,12 +361,12 @@ def send(message: ChatMessage, files: list[ByteStream], about: Document | None =
 
 
 @rows("of_haystack", True, False)
-async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_take_them(of_haystack):
+async def test_a_function_accepts_haystacks_types_in_the_same_form_as_components(of_haystack):
     arguments = {
         "message": {"role": "user", "content": "Hi"},
         "files": [{"data": "aGk="}],
         "about": {"content": "tea"},
-        # A class of the user has messages in the form of pydantic.
+        # Messages in a class of the user are in pydantic's form.
         "before": {"history": [{"_role": "user", "_content": [{"text": "one"}]}]},
     }
     server = create_mcp_server("shop", tools=[create_tool_from_function(send) if of_haystack else send])
@@ -380,7 +382,7 @@ async def test_a_function_takes_haystacks_types_in_the_form_in_which_components_
     assert sent.content[0].text == repr(("Hi", [b"hi"], "tea", before))
 
 
-async def test_a_function_takes_a_text_beside_a_bytestream():
+async def test_a_function_accepts_a_text_or_a_bytestream():
     def size(of: str | ByteStream) -> int:
         return len(of if isinstance(of, str) else of.data)
 

@@ -22,8 +22,8 @@ from tests.serving.test_gateway import Upstream
 from tests.support.scripted_chat import call, say
 from tests.support.waiting import LIMIT, wait_until_async
 
-# It needs the very version of FastMCP that it was released with.
-tasks = pytest.importorskip("fastmcp_tasks.client", reason="fastmcp-tasks is not for the newest FastMCP yet")
+# It needs exactly the version of FastMCP that it was released with.
+tasks = pytest.importorskip("fastmcp_tasks.client", reason="fastmcp-tasks does not support the newest FastMCP yet")
 Timeout = pytest.importorskip("docket").Timeout
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
@@ -48,7 +48,7 @@ def _server(name: str = "shop", **options) -> FastMCP:
     return create_mcp_server(name, tools=tools, **options)
 
 
-async def test_where_the_client_does_not_ask_for_a_task_the_log_says_that_it_could(caplog):
+async def test_the_log_suggests_a_background_task_for_a_call_that_timed_out(caplog):
     async with Client(_server(), mode="legacy") as client:
         with pytest.raises(ToolError, match=r"did not finish within 0\.1 s\.$"):
             await client.call_tool("slow", {"text": "tea"})
@@ -59,7 +59,7 @@ async def test_a_task_checks_its_arguments_and_masks_its_errors_as_a_call_does()
     async with Client(_server()) as client:
         with pytest.raises(ToolError, match="there is no argument 'txt'"):
             await client.call_tool("slow", {"txt": "tea"})
-        # The last one exits, which ends its own task only.
+        # The last one calls `sys.exit`, which ends only its own task.
         for name in ("fail", "leave"):
             task = await tasks.call_tool_task(client, name, {"text": "secret"})
             with pytest.raises(ToolError, match=f"^Error calling tool '{name}'$"):
@@ -103,7 +103,7 @@ def _late_in_thread(text: str, limit: Timeout = _SHORT) -> str:
     return text
 
 
-async def test_the_timeout_of_docket_holds_for_tasks():
+async def test_the_timeout_of_docket_applies_to_tasks():
     served = [(each, ServeOptions(task=True)) for each in (_remaining, _late, _late_in_thread)]
     async with Client(create_mcp_server("shop", tools=served)) as client:
         for tool in await client.list_tools():
@@ -138,7 +138,7 @@ async def test_a_task_forwards_the_question_of_another_server():
             assert (await task.result()).content[0].text == "a large tea"
 
 
-async def test_a_tool_that_is_a_task_only_refuses_clients_that_know_none_also_of_a_provider():
+async def test_a_tool_of_a_provider_that_requires_tasks_refuses_clients_without_tasks():
     tools = [(Tool("slow", "Slow.", TEXT, _slow), ServeOptions(task="required"))]
     server = FastMCP("shop", providers=[HaystackProvider(tools=tools)])
     async with Client(server) as client:

@@ -38,7 +38,7 @@ async def next_of(events: Any) -> subscriptions.ServerEvent:
 
 
 @OVER_HTTP
-async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(over_http: bool) -> None:
+async def test_clients_that_listen_get_the_changes_that_they_asked_for(over_http: bool) -> None:
     server = create_mcp_server("tea")
     announcer = announcer_of(server)
     async with reachable(server, over_http=over_http) as target, client_of(target) as client:
@@ -46,7 +46,7 @@ async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(ove
         assert client.server_capabilities.tools.list_changed
         assert client.server_capabilities.resources.subscribe
         async with client.listen(prompts_list_changed=True) as events:
-            # In a thread that knows nothing of the server.
+            # Change it from a thread without the server's context.
             for listing in ("tools", "prompts"):
                 in_thread(announcer.list_changed, listing).result(LIMIT)
             assert await next_of(events) == subscriptions.PromptsListChanged()
@@ -63,7 +63,7 @@ async def test_clients_with_a_stream_of_changes_are_told_what_they_asked_for(ove
 
 
 @OVER_HTTP
-async def test_clients_that_shake_hands_are_told_in_their_session(over_http: bool) -> None:
+async def test_clients_of_the_handshake_era_get_changes_in_their_session(over_http: bool) -> None:
     server = create_mcp_server("tea")
     announcer = announcer_of(server)
     told: asyncio.Queue[str] = asyncio.Queue()
@@ -90,7 +90,7 @@ async def test_clients_that_shake_hands_are_told_in_their_session(over_http: boo
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
 
 
-async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changes_do_not_pile_up_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     server, reads, sent = create_mcp_server("tea"), asyncio.Event(), []
 
     async def send(session: ServerSession) -> None:
@@ -107,7 +107,7 @@ async def test_nothing_is_piled_up_for_a_client_that_reads_nothing(monkeypatch: 
 
 
 @rows("is_mounted", False, True)
-async def test_a_server_of_fastmcp_tells_of_changes_and_of_those_of_a_provider_and_not_of_how_it_was_built(
+async def test_a_fastmcp_server_announces_its_changes_and_those_of_a_provider_but_not_its_setup(
     is_mounted: bool,
 ) -> None:
     provider = HaystackProvider(tools=[create_tool_from_function(shout, "first")])

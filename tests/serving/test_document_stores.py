@@ -31,7 +31,7 @@ FRENCH = {"field": "meta.language", "operator": "==", "value": "fr"}
 
 class CountingStore(InMemoryDocumentStore):
     """
-    A store that counts how often it is asked for documents.
+    A store that counts its queries for documents.
     """
 
     asked = 0
@@ -78,7 +78,7 @@ async def test_a_store_is_listed_with_the_ways_to_read_it_and_read_by_ids(store:
             "documents://kb/{document_id}",
             "documents://kb{?filters,limit,offset}",
         }
-        # Neither when the server starts, nor for a list.
+        # Neither the start of the server nor a list reads the store.
         assert store.asked == 0
         [text] = await client.read_resource("documents://kb/hello")
         assert (text.text, text.mime_type) == ("# Hello\nworld", "text/markdown")
@@ -108,7 +108,7 @@ async def test_a_store_is_searched_by_filter(store: InMemoryDocumentStore) -> No
         assert everything["count"] == 4
 
 
-async def test_options_say_what_is_shown(store: InMemoryDocumentStore) -> None:
+async def test_options_choose_the_names_and_documents_that_clients_see(store: InMemoryDocumentStore) -> None:
     shown = {"name": "Greetings", "title": "All greetings", "description": "How people greet."}
     options = ServeOptions(
         **shown, tags={"language"}, max_documents=2, max_characters=3, include_embeddings=True, include_blobs=True
@@ -138,7 +138,7 @@ async def test_filters_of_the_operator_cannot_be_avoided(store: InMemoryDocument
             await client.read_resource("documents://kb/hello")
 
 
-async def test_bad_input_is_refused_and_the_server_goes_on(store: InMemoryDocumentStore) -> None:
+async def test_bad_input_is_refused_and_the_server_keeps_running(store: InMemoryDocumentStore) -> None:
     dropping = {"field": "meta.x", "operator": "drop", "value": 1}
     async with client_of(store) as client:
         for uri, text in (
@@ -161,7 +161,7 @@ async def test_bad_input_is_refused_and_the_server_goes_on(store: InMemoryDocume
         assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
 
 
-async def test_a_source_that_fails_hides_no_other(
+async def test_a_failing_source_does_not_hide_other_sources(
     store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     # A skill store that cannot be read.
@@ -173,7 +173,7 @@ async def test_a_source_that_fails_hides_no_other(
     assert "SkillSource cannot be listed" in caplog.text
 
 
-async def test_what_fails_in_a_store_stays_inside_and_a_slow_one_runs_into_its_timeout(store: CountingStore) -> None:
+async def test_errors_of_a_store_are_not_shown_and_a_slow_store_runs_into_its_timeout(store: CountingStore) -> None:
     may_answer = threading.Event()
     async with client_of(store, ServeOptions(timeout=0.5)) as client:
         for fails, told in (
@@ -198,7 +198,7 @@ async def test_the_timeout_holds_for_what_is_injected(store: CountingStore) -> N
             await client.read_resource("documents://kb")
 
 
-async def test_middleware_finds_the_error_of_a_slow_store_where_it_expects_those_of_resources(store: CountingStore):
+async def test_middleware_sees_the_error_of_a_slow_store_as_an_error_of_a_resource(store: CountingStore):
     class Noting(Middleware):
         async def on_read_resource(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
             try:

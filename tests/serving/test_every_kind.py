@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Every feature of a FastMCP tool that concerns all that is served, for each kind of it.
+The features of FastMCP's tools, for every kind of served object.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ def kind(request):
 
 
 @rows("strict", False, True)
-async def test_it_is_listed_called_with_arguments_that_fit_and_removed(kind, strict):
+async def test_it_is_listed_called_with_valid_arguments_and_removed(kind, strict):
     server = kind.server(strict_input_validation=strict)
     async with Client(server) as client:
         [tool] = await client.list_tools()
@@ -61,7 +61,7 @@ async def test_it_is_listed_called_with_arguments_that_fit_and_removed(kind, str
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-async def test_all_that_is_said_of_it_reaches_the_client(kind):
+async def test_its_whole_description_reaches_the_client(kind):
     options = ServeOptions(
         name="find",
         title="Find It",
@@ -82,7 +82,7 @@ async def test_all_that_is_said_of_it_reaches_the_client(kind):
     assert tool.annotations == ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
 
-async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_closed(kind):
+async def test_the_timeout_covers_dependencies_and_opened_dependencies_are_closed(kind):
     closed, may_end = asyncio.Event(), threading.Event()
 
     async def too_slow():
@@ -108,7 +108,7 @@ async def test_the_timeout_holds_for_what_is_injected_and_what_that_opened_is_cl
     assert closed.is_set()
 
 
-async def test_as_a_background_task_it_has_no_timeout(kind):
+async def test_it_has_no_timeout_as_a_background_task(kind):
     def slow(text):
         time.sleep(0.3)
         return text.upper()
@@ -119,7 +119,7 @@ async def test_as_a_background_task_it_has_no_timeout(kind):
         assert (await task.result()).structured_content == {kind.answer: "TEA"}
 
 
-async def test_as_many_calls_as_wanted_run_at_the_same_time(kind):
+async def test_the_chosen_number_of_calls_runs_at_the_same_time(kind):
     inside, most, two_run = [], [], threading.Event()
 
     def note(text):
@@ -140,7 +140,7 @@ async def test_as_many_calls_as_wanted_run_at_the_same_time(kind):
 
 
 @rows(("masked", "told"), (True, f"^Error calling tool '{NAME}'$"), (False, "hunter2"))
-async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_errors_are_not(kind, masked, told):
+async def test_details_of_errors_are_masked_by_default_except_those_of_tool_errors(kind, masked, told):
     def fail(text):
         raise ToolError("Out of tea.") if text == "tea" else ValueError("the password is hunter2")
 
@@ -151,7 +151,7 @@ async def test_details_of_errors_are_masked_unless_asked_for_and_those_of_tool_e
             await client.call_tool(NAME, kind.arguments("tea"))
 
 
-async def test_what_it_runs_has_the_context_of_the_request(kind):
+async def test_its_code_has_the_context_of_the_request(kind):
     def look(text):
         context = get_context()
         anyio.from_thread.run(context.report_progress, 1, 2, "half of it")
@@ -168,7 +168,7 @@ async def test_what_it_runs_has_the_context_of_the_request(kind):
     assert "half of it" in seen
 
 
-async def test_arguments_are_injected_that_clients_neither_see_nor_set(kind):
+async def test_injected_arguments_are_neither_seen_nor_set_by_clients(kind):
     options = ServeOptions(bound={kind.argument: Depends(lambda: "injected")})
     async with Client(kind.server(options=options)) as client:
         [tool] = await client.list_tools()
@@ -178,7 +178,7 @@ async def test_arguments_are_injected_that_clients_neither_see_nor_set(kind):
             await client.call_tool(NAME, kind.arguments("mine"))
 
 
-async def test_a_long_answer_is_cut_and_its_structured_content_still_valid(kind):
+async def test_a_long_answer_is_cut_and_its_structured_content_stays_valid(kind):
     async with Client(kind.server(lambda text: text * 100, ServeOptions(max_characters=10))) as client:
         result = await client.call_tool(NAME, kind.arguments("tea"))
     assert result.structured_content == {kind.answer: "teateateat..."}
@@ -186,7 +186,7 @@ async def test_a_long_answer_is_cut_and_its_structured_content_still_valid(kind)
     assert result.meta["haystack"]["truncated"]
 
 
-async def test_an_output_schema_that_is_given_is_sent_and_kept_and_without_one_only_objects_are_structured(kind):
+async def test_a_given_output_schema_is_sent_and_respected_and_without_one_only_objects_are_structured(kind):
     schema = {"type": "object", "properties": {kind.answer: {"enum": ["TEA"]}}, "required": [kind.answer]}
     if kind.answer == "result":
         schema["x-fastmcp-wrap-result"] = True
@@ -207,7 +207,7 @@ TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required"
 
 
 class PanicError(BaseException):
-    """As libraries in Rust raise it."""
+    """An error like those that Rust libraries raise."""
 
 
 def raises(error: BaseException) -> Any:
@@ -276,7 +276,7 @@ def failing_server(raising: Any) -> FastMCP[Any]:
         *((each, False) for each in (ValueError, SystemExit, KeyboardInterrupt, PanicError, asyncio.CancelledError)),
     ],
 )
-async def test_what_fails_fails_its_own_call_only_and_shows_nothing_of_it(error: Any, over_http: bool):
+async def test_an_error_fails_only_its_own_call_and_its_details_are_not_shown(error: Any, over_http: bool):
     server = failing_server(raises(error("secret")))
     async with asyncio.timeout(LIMIT), reachable(server, over_http=over_http) as target, Client(target) as client:
         names = [tool.name for tool in await client.list_tools()]
@@ -285,7 +285,7 @@ async def test_what_fails_fails_its_own_call_only_and_shows_nothing_of_it(error:
             result = await client.call_tool(name, arguments, raise_on_error=False)
             assert result.is_error, name
             assert "secret" not in str(result)
-        with pytest.raises(MCPError):  # which shows the ValueError
+        with pytest.raises(MCPError):  # whose text contains that of the ValueError
             await client.get_prompt("prompt_of_fastmcp", {"text": "x"})
         prompt = PromptReference(type="ref/prompt", name="prompt")
         for fails in (

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Clients that nobody here wrote, at fixed versions: their command lines and SDKs use what was built in Haystack.
+Third-party clients at fixed versions: their command lines and SDKs use served Haystack objects.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def served() -> Iterator[ServedOverHttp]:
 
 @pytest.fixture(scope="session")
 def typescript(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    # Next to the folders of pytest-xdist's processes, which all use it.
+    # The folder is next to those of pytest-xdist's workers, which all use it.
     folder = tmp_path_factory.getbasetemp()
     shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
     return typescript_client(shared / "typescript")
@@ -87,7 +87,7 @@ def text_of(result: dict[str, Any]) -> str:
         ("v2", "auto", "stdio"),
     ],
 )
-def test_the_typescript_sdk_uses_all_of_it(
+def test_the_typescript_sdk_uses_everything_that_is_served(
     served: ServedOverHttp, typescript: list[str], version: str, mode: str, over: str
 ) -> None:
     target = [served.url] if over == "http" else [prepared_python(), str(SERVED)]
@@ -108,7 +108,7 @@ def test_the_typescript_sdk_uses_all_of_it(
     assert "did not finish within 0.3 s" in errors["hasty"]
     assert found["ordered"]["structuredContent"] == {"answer": "lamp ordered"}
     assert found["asked"] == ["The agent 'clerk' wants to call the tool 'order' with {\"name\": \"lamp\"}"]
-    # The SDK forgets those that it reads together with the result of the call, over stdio sometimes all.
+    # The SDK drops notifications that it reads together with the result of the call, over stdio sometimes all of them.
     assert over == "stdio" or found["steps"][0] == "Step 1: asking the model"
     assert {resource["uri"] for resource in found["resources"]["resources"]} == {"documents://shop"}
     assert found["document"]["contents"][0]["text"] == "It has four legs."
@@ -119,17 +119,17 @@ def test_the_typescript_sdk_uses_all_of_it(
     assert set(found["changed"]) >= TOOLS | {"grown"}
 
 
-def test_the_inspector_calls() -> None:
+def test_the_inspector_calls_a_tool() -> None:
     served = [npx(), "-y", INSPECTOR, "--cli", prepared_python(), str(SERVED), "--method", "tools/call"]
     called = json.loads(run(*served, "--tool-name", "shout", "--tool-arg", "text=tea"))
     assert called["structuredContent"]["text"] == "TEA"
 
 
-def test_the_command_line_of_fastmcp_inspects() -> None:
+def test_the_command_line_of_fastmcp_inspects_the_server() -> None:
     assert "Tools:" in run(sys.executable, "-m", "fastmcp.cli", "inspect", f"{SERVED}:make_server")
 
 
-async def test_the_command_line_of_fastmcp_runs_what_its_file_names(tmp_path: Path) -> None:
+async def test_the_command_line_of_fastmcp_runs_the_server_of_its_configuration_file(tmp_path: Path) -> None:
     source = {"path": str(SERVED), "entrypoint": "make_server"}
     (tmp_path / "fastmcp.json").write_text(json.dumps({"source": source, "deployment": {"transport": "stdio"}}))
     arguments = ["-m", "fastmcp.cli", "run", "fastmcp.json", "--skip-env", "--no-banner"]
@@ -138,7 +138,7 @@ async def test_the_command_line_of_fastmcp_runs_what_its_file_names(tmp_path: Pa
         assert (await client.call_tool("shout", {"text": "tea"})).structured_content["text"] == "TEA"
 
 
-def test_pydantic_ai_lists_and_calls(served: ServedOverHttp, tmp_path: Path) -> None:
+def test_pydantic_ai_lists_and_calls_tools(served: ServedOverHttp, tmp_path: Path) -> None:
     script = tmp_path / "call.py"
     script.write_text(PYDANTIC_AI_CALL)
     program, arguments = uv_script(PYDANTIC_AI, str(script))

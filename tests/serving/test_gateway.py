@@ -56,7 +56,7 @@ def asking(question: Any) -> types.InputRequiredResult:
 
 
 class User:
-    """Answers every question alike, and remembers them."""
+    """Gives every question the same answer, and records the questions."""
 
     def __init__(self, action: str = "accept", **content: str) -> None:
         self.answer = types.ElicitResult(action=action, content=content or None)
@@ -68,7 +68,7 @@ class User:
 
 
 class Upstream:
-    """A server of somebody else, and what it saw."""
+    """A third-party server that records its calls."""
 
     def __init__(self) -> None:
         self.server = server = MCPServer("upstream")
@@ -145,7 +145,7 @@ def mode(request):
     return request.param
 
 
-async def test_what_another_server_says_of_its_tools_and_errors_is_passed_on(toolset):
+async def test_definitions_and_errors_of_another_server_are_forwarded(toolset):
     server = create_mcp_server("gate", tools=[toolset], options={"count": ServeOptions(title="Counter")})
     async with Client(server) as client:
         tools = {tool.name: tool for tool in await client.list_tools()}
@@ -155,12 +155,12 @@ async def test_what_another_server_says_of_its_tools_and_errors_is_passed_on(too
         assert tools["count"].title == "Counter"
         result = await client.call_tool("add", {"a": 1, "b": "2"})
         assert result.structured_content == {"result": 3}
-        # Although errors of this server are masked.
+        # The gateway masks only its own errors.
         with pytest.raises(ToolError, match=r"the cupboard is bare$"):
             await client.call_tool("fail", {})
 
 
-async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
+async def test_a_result_of_another_server_that_is_not_an_object_is_text(mode):
     upstream = ForeignServer(definition("primes", output_schema={"type": "array"}))
     with MCPToolset(upstream.info) as toolset:
         async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
@@ -172,7 +172,7 @@ async def test_a_result_of_another_server_that_is_no_object_is_text(mode):
                 assert result.structured_content is None
 
 
-async def test_servers_are_started_together_and_one_that_is_not_there_is_told_although_another_one_hangs():
+async def test_servers_start_concurrently_and_a_missing_one_is_reported_although_another_one_hangs():
     @asynccontextmanager
     async def hang(server):
         await asyncio.sleep(2 * LIMIT)
@@ -187,7 +187,7 @@ async def test_servers_are_started_together_and_one_that_is_not_there_is_told_al
     assert hanging.connection.status().state == "closed"
 
 
-async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
+async def test_a_single_tool_of_another_server_keeps_its_definition(upstream):
     with MCPTool("add", upstream.info, outputs_to_state={"sum": {"source": "result"}}) as tool:
         async with Client(create_mcp_server("gate", tools=[tool])) as client:
             [listed] = await client.list_tools()
@@ -195,14 +195,14 @@ async def test_a_single_tool_of_another_server_has_its_definition_too(upstream):
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
 
 
-async def test_a_server_that_may_be_missing_keeps_nothing_from_being_served():
+async def test_a_missing_optional_server_does_not_prevent_serving_the_rest():
     info = StreamableHttpServerInfo(url="http://127.0.0.1:9/secret")
     with MCPToolset(info, tool_names=["add"], required=False) as toolset:
         async with Client(create_mcp_server("gate", tools=[toolset])) as client:
             assert (await client.list_tools(), await client.list_resources()) == ([], [])
 
 
-async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
+async def test_a_server_that_does_not_answer_in_time_is_reported(upstream):
     with MCPTool("hang", upstream.info, invocation_timeout=0.2) as tool:
         async with Client(create_mcp_server("gate", tools=[tool])) as client:
             with pytest.raises(ToolError) as failed:
@@ -210,7 +210,7 @@ async def test_a_server_that_does_not_answer_in_time_is_told(upstream):
     assert str(failed.value) == "The server behind tool 'hang' did not answer in time. The tool may have run."
 
 
-async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_run(http_server, caplog):
+async def test_if_a_server_ends_clients_learn_whether_the_tool_may_have_run(http_server, caplog):
     server = http_server("streamable-http")
     info = StreamableHttpServerInfo(server.url, max_retries=1, base_delay=0.05)
     with MCPToolset(info, tool_names=["die", "add"]) as toolset:
@@ -218,7 +218,7 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("die", {})
             assert str(failed.value) == ("The server behind tool 'die' sent no usable answer. The tool may have run.")
-            # A dying process may still take a connection that it then cuts.
+            # A dying process may still accept a connection and then cut it.
             await wait_until_async(lambda: not server.running, "end of the server")
             with pytest.raises(ToolError) as failed:
                 await client.call_tool("add", {"a": 1, "b": 2})
@@ -231,7 +231,7 @@ async def test_of_a_server_that_ends_clients_are_told_whether_the_tool_may_have_
     ("count", {}, "counted", "step"),
     ("brew", {"drink": "tea"}, "a large tea", "large step"),
 )
-async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, arguments, answer, step):
+async def test_progress_is_forwarded_even_after_a_question(toolset, mode, tool, arguments, answer, step):
     seen = []
 
     async def note(progress, total, message):
@@ -241,7 +241,7 @@ async def test_progress_is_passed_on_also_after_a_question(toolset, mode, tool, 
     async with Client(server, mode=mode, elicitation_handler=user) as client:
         result = await client.call_tool(tool, arguments, progress_handler=note)
         assert result.content[0].text == answer
-    # Before them, an SDK may tell of the question.
+    # Earlier notifications may be an SDK's, about the question.
     assert seen[-2:] == [(1, 2, f"{step} 1"), (2, 2, f"{step} 2")]
     assert len(seen) == 2 or tool == "brew"
 
@@ -261,7 +261,7 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode):
             result = await client.call_tool("brew", {"drink": "tea"}, raise_on_error=False)
         assert (result.is_error, user.asked) == (is_error, ["Which size?"])
         assert is_error or result.content[0].text == "a large tea"
-    # A page to open reaches it during the call.
+    # The request to open a page reaches the client during the call.
     for action in ("accept", "decline"):
         user = User(action)
         async with Client(server, mode="legacy", elicitation_handler=user) as client:
@@ -272,7 +272,7 @@ async def test_a_question_of_the_other_server_reaches_the_client(toolset, mode):
             await client.call_tool("brew", {"drink": "tea"})
 
 
-async def test_an_answer_that_does_not_fit_is_told_and_one_for_a_page_may_have_contents(toolset, mode):
+async def test_an_answer_that_does_not_fit_the_form_is_an_error_and_one_for_a_page_may_have_contents(toolset, mode):
     async def answer(_context: Any, _question: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"size": ["large"]})
 
@@ -285,7 +285,7 @@ async def test_an_answer_that_does_not_fit_is_told_and_one_for_a_page_may_have_c
         assert (await client.call_tool("pay", {})).content[0].text == "accept"
 
 
-async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(toolset, monkeypatch):
+async def test_a_client_that_never_answers_does_not_block_the_call_forever(toolset, monkeypatch):
     async def never(*_):
         await asyncio.sleep(LIMIT)
 
@@ -296,7 +296,7 @@ async def test_a_client_that_never_answers_does_not_keep_the_call_for_ever(tools
                 await client.call_tool(tool, arguments)
 
 
-async def test_a_server_that_never_stops_asking_is_given_up(toolset):
+async def test_a_call_fails_if_the_server_never_stops_asking(toolset):
     server, user = create_mcp_server("gate", tools=[toolset]), User(size="large")
     async with Client(server, mode="legacy", elicitation_handler=user) as client:
         with pytest.raises(ToolError, match="asked more than 20 times"):
@@ -304,7 +304,7 @@ async def test_a_server_that_never_stops_asking_is_given_up(toolset):
     assert len(user.asked) == 20
 
 
-async def test_a_call_is_continued_where_it_was_begun_and_only_as_the_call_that_it_was(toolset):
+async def test_a_call_is_continued_at_its_server_and_only_with_the_same_tool_and_arguments(toolset):
     gates = [create_mcp_server("gate", tools=[toolset]) for _ in range(2)]
     handlers = MCPHandlers(elicitation=answer_later)
     first, stranger = (MCPToolset(InProcessServerInfo(gate), handlers=handlers) for gate in gates)
@@ -323,7 +323,7 @@ async def test_a_call_is_continued_where_it_was_begun_and_only_as_the_call_that_
     assert result.raw.content[0].text == "a large tea"
 
 
-async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(upstream, toolset, caplog):
+async def test_failed_reads_of_another_server_are_reported_without_its_details(upstream, toolset, caplog):
     def broken() -> str:
         raise RuntimeError("a-detail-of-the-error")
 
@@ -340,14 +340,14 @@ async def test_what_the_other_server_does_not_give_is_told_without_its_reasons(u
         assert (await client.read_resource("shelf://top"))[0].text == "jam"
         assert "a-detail-of-the-error" not in f"{resource.value}{prompt.value}"
 
-        # A list that it does not give is empty, and the rest is served.
+        # A list that fails upstream is empty, and the rest is served.
         upstream.server._lowlevel_server.add_request_handler("prompts/list", types.PaginatedRequestParams, refuse)
         assert await client.list_prompts() == []
         assert "shelf://top" in [str(each.uri) for each in await client.list_resources()]
     assert "the shelf is locked" in caplog.text
 
 
-async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_are_not_to_be(upstream, toolset):
+async def test_resources_and_prompts_of_the_other_server_are_served_unless_turned_off(upstream, toolset):
     @upstream.server.resource("shelf://logo", mime_type="image/png")
     def logo() -> bytes:
         return b"\x89PNG\xff"
@@ -369,7 +369,7 @@ async def test_resources_and_prompts_of_the_other_server_are_served_unless_they_
         assert await client.list_tools() != []
 
 
-async def test_who_may_not_use_the_tools_of_the_other_server_may_not_read_it_either(toolset):
+async def test_a_client_that_may_not_use_the_tools_of_the_other_server_may_not_read_from_it(toolset):
     auth = StaticTokenVerifier({"token": {"client_id": "c", "scopes": []}})
     server = create_mcp_server("gate", tools=[(toolset, ServeOptions(scopes=["admin"]))], auth=auth)
     async with Client(server) as client:
@@ -382,7 +382,7 @@ async def test_who_may_not_use_the_tools_of_the_other_server_may_not_read_it_eit
             await client.get_prompt("praise", {"what": "tea"})
 
 
-async def test_what_is_served_here_is_found_without_asking_another_server_which_may_hang():
+async def test_local_objects_are_found_without_asking_another_server_which_may_hang():
     asked = []
     toolset = MCPToolset(InProcessServerInfo(build_changing_server(lambda what, **_: asked.append(what))))
     store = InMemoryDocumentStore()
@@ -400,7 +400,7 @@ async def test_what_is_served_here_is_found_without_asking_another_server_which_
             assert ("@resources/list" in asked) is is_asked
 
 
-async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
+async def test_unusual_uris_templates_with_operators_and_links_in_results_can_be_read(upstream, mode):
     uris = ["shelf://top", "notes/1", "shelf://left side/1", "shelf://über", "SHELF://Low"]
     operators = ["files://{+path}", "pages://shelf{/board*}{?lines}", "{broken"]
 
@@ -427,10 +427,10 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
     toolset = MCPToolset(upstream.info)
     async with Client(create_mcp_server("gate", tools=[toolset]), mode=mode) as client:
         assert [each.uri for each in await client.list_resources()] == uris
-        # By the session, as FastMCP's client writes URIs in another way.
+        # Use the session, because FastMCP's client rewrites URIs.
         for uri in uris:
             assert (await client.session.read_resource(uri)).contents[0].text == f"read {uri}"
-        # As clients ask that know only URLs.
+        # Clients that know only URLs ask in this form.
         assert (await client.session.read_resource("shelf://%C3%BCber")).contents[0].text == "read shelf://über"
         for uri in ("files:///home/notes.txt", "files://notes.txt", "pages://shelf/top/left?lines=3"):
             assert (await client.read_resource(uri))[0].text == f"read {uri}"
@@ -444,7 +444,9 @@ async def test_odd_uris_templates_with_operators_and_links_in_results_can_be_rea
 
 
 @rows("prefix", None, "second")
-async def test_prompts_of_one_name_have_the_prefix_of_the_tools_or_the_last_one_is_served(upstream, caplog, prefix):
+async def test_prompts_with_the_same_name_get_the_prefix_of_the_tools_or_the_last_one_is_served(
+    upstream, caplog, prefix
+):
     second = MCPServer("second")
     second.prompt(name="praise")(lambda what: f"Sing of {what}.")
     prefixed = MCPToolset(InProcessServerInfo(second), tool_name_prefix=prefix)
@@ -457,7 +459,7 @@ async def test_prompts_of_one_name_have_the_prefix_of_the_tools_or_the_last_one_
     assert told == (0 if prefix else 1)
 
 
-async def test_clients_are_told_when_the_other_server_has_more_tools_or_resources():
+async def test_clients_are_notified_when_the_other_server_has_more_tools_or_resources():
     told = asyncio.Queue()
 
     async def note(message):
@@ -469,7 +471,7 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
         server.add_tool(toolset)
         assert "more" not in {each.name for each in await client.list_tools()}
         before = {str(each.uri) for each in await client.list_resources()}
-        # The first may be of the beginning, when something may have been missed.
+        # The first notification may come from the start, when changes may have been missed.
         for _ in range(2):
             await client.call_tool("list_more", {})
             while await told.get() != "notifications/resources/list_changed":
@@ -480,7 +482,7 @@ async def test_clients_are_told_when_the_other_server_has_more_tools_or_resource
         assert {str(each.uri) for each in await client.list_resources()} - before == {"memo://more"}
 
 
-async def test_clients_are_told_when_a_server_that_was_missing_is_there():
+async def test_clients_are_notified_when_a_missing_server_becomes_available():
     is_there, told = threading.Event(), asyncio.Queue()
 
     @asynccontextmanager
@@ -492,7 +494,7 @@ async def test_clients_are_told_when_a_server_that_was_missing_is_there():
     async def note(message):
         await told.put(getattr(message, "method", None))
 
-    late = FastMCP("late", lifespan=start)  # which tells of no changes itself
+    late = FastMCP("late", lifespan=start)  # which does not announce changes itself
     late.tool(name="add")(lambda: 1)
     toolset = MCPToolset(InProcessServerInfo(late), required=False)
     server = create_mcp_server("gate", tools=[toolset])
@@ -505,7 +507,7 @@ async def test_clients_are_told_when_a_server_that_was_missing_is_there():
 
 
 @pytest.mark.parametrize("more", [{}, {"inputs": ["amount"]}, {"bound": {"customer": "C"}}])
-async def test_what_clients_may_set_of_a_tool_of_another_server_is_chosen(caplog, more):
+async def test_options_choose_the_arguments_of_another_servers_tool_that_clients_may_set(caplog, more):
     fields = {name: {"type": "string"} for name in ("amount", "customer", "note")}
     pay = definition("pay", {"type": "object", "properties": fields, "required": ["customer"]})
     upstream = ForeignServer(pay, definition("look"))
@@ -515,7 +517,7 @@ async def test_what_clients_may_set_of_a_tool_of_another_server_is_chosen(caplog
     async with Client(create_mcp_server("gateway", tools=[toolset], options={"pay": options})) as client:
         names = [tool.name for tool in await client.list_tools()]
         if "bound" not in more:
-            assert names == ["look"]  # nobody gives it its customer
+            assert names == ["look"]  # nobody sets the customer of the other tool
             assert "ServeOptions(bound={'customer': ...})" in caplog.text
             return
         with pytest.raises(ToolError, match="there is no argument 'note'"):
@@ -529,7 +531,7 @@ async def test_what_clients_may_set_of_a_tool_of_another_server_is_chosen(caplog
     ({"bound": {"custmer": "C"}}, "`bound` names 'custmer', which is not among the arguments of tool 'pay': customer."),
     ({"outputs": ["receipt"]}, "`outputs` cannot be chosen for tool 'pay'"),
 )
-async def test_a_tool_of_another_server_is_not_served_with_options_that_would_be_passed_over(caplog, options, reason):
+async def test_a_tool_of_another_server_is_not_served_with_options_that_would_be_ignored(caplog, options, reason):
     pay = definition("pay", {"type": "object", "properties": {"customer": {"type": "string"}}})
     toolset = MCPToolset(ForeignServer(pay).info)
     async with Client(create_mcp_server("gateway", tools=[toolset], options={"pay": options})) as client:

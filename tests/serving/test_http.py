@@ -94,7 +94,7 @@ class TestStopping:
     async def test_sigterm_in_the_middle_of_calls_loses_no_answer_and_leaves_no_traceback(
         self, own: ServedOverHttp
     ) -> None:
-        # A client that goes away while it sends.
+        # This client goes away while it sends.
         head = (
             f"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:{own.port}\r\nContent-Type: application/json\r\nAccept: "
             f"application/json, text/event-stream\r\nMcp-Protocol-Version: {MODERN}\r\nContent-Length: 99\r\n\r\n"
@@ -102,7 +102,7 @@ class TestStopping:
         with socket.create_connection(("127.0.0.1", own.port)) as client:
             client.sendall(f"{head}{{".encode())
         async with Client(own.url, mode="legacy") as with_session, Client(own.url) as without:
-            # What they check results with, and would ask for then.
+            # Clients check results with the list, which they would otherwise request during the stop.
             for client in (with_session, without):
                 await client.list_tools()
             calls = [
@@ -120,8 +120,8 @@ class TestStopping:
         assert "EVENT returned" in own.errors
         assert "Traceback" not in own.errors
 
-    async def test_streams_end_and_do_not_hold_up_the_stop(self) -> None:
-        # With longer to stop than a test may take.
+    async def test_streams_end_and_do_not_delay_the_stop(self) -> None:
+        # The grace period is longer than a test may take.
         with ServedOverHttp({"grace_period": 1000.0}) as process:
             async with (
                 Client(process.url, mode="legacy") as with_session,
@@ -135,7 +135,9 @@ class TestStopping:
                 assert await asyncio.to_thread(process.wait) == 0
                 assert "EVENT closed" in process.errors
 
-    async def test_what_does_not_end_within_the_grace_period_is_told_so_and_ended(self, own: ServedOverHttp) -> None:
+    async def test_calls_that_do_not_end_within_the_grace_period_get_an_error_and_are_ended(
+        self, own: ServedOverHttp
+    ) -> None:
         async def never(*_: Any) -> None:
             await asyncio.sleep(600)
 
@@ -151,7 +153,7 @@ class TestStopping:
                     await pending
             assert await asyncio.to_thread(own.wait) == 0
         assert "EVENT cancelled" in own.errors
-        # A thread cannot be ended. Whoever waits for the answer is told, one way or the other.
+        # A thread cannot be ended. The client that waits for its answer gets an error, one way or the other.
         assert "The grace period is over" in own.errors
         assert blocked.exception(LIMIT) or "error" in blocked.result().text.lower(), blocked.result().text
 
@@ -164,7 +166,7 @@ class TestStopping:
 
 
 class TestWhoMayCall:
-    def test_other_machines_want_a_token_and_web_pages_are_kept_out(self) -> None:
+    def test_other_machines_need_a_token_and_web_pages_are_refused(self) -> None:
         with ServedOverHttp({"host": "0.0.0.0", "token": "s3cret", "max_body_size": 1000}) as process:
             token = {"authorization": "Bearer s3cret"}
             for headers, status in (
@@ -181,7 +183,7 @@ class TestWhoMayCall:
 class TestBadInput:
     def test_a_huge_body_is_refused_before_it_is_read(self, served: ServedOverHttp) -> None:
         assert post_bytes(served.url, b"x" * (4 * 1024 * 1024 + 1)).status_code == 413
-        # 100 MB that are announced and never sent.
+        # Announce 100 MB and never send them.
         with socket.create_connection(("127.0.0.1", served.port), timeout=30) as connection:
             connection.sendall(
                 b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -223,13 +225,13 @@ async def test_every_application_over_http_checks_host_and_origin(monkeypatch: p
                 assert (await http.post(path, json=body, headers=accepted)).status_code == status
 
 
-async def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token() -> None:
+async def test_allowed_host_names_and_web_pages_are_accepted_with_a_token() -> None:
     page, host, evil = "https://app.example.com", "mcp.example.com", "https://evil.example"
     server = create_mcp_server("shop", auth=Secret.from_token("s3cret"))
     asked = {"access-control-request-method": "POST", "access-control-request-headers": "authorization"}
     token = {"authorization": "Bearer s3cret", "accept": "application/json"}
     async with in_process(http_app(server, allowed_hosts=[host], allowed_origins=[page])) as client:
-        # A browser asks before it sends the token.
+        # A browser sends a preflight request before it sends the token.
         answer = await client.options("/mcp", headers={"host": host, "origin": page, **asked})
         assert answer.status_code == 200
         assert answer.headers["access-control-allow-origin"] in (page, "*")
@@ -237,7 +239,7 @@ async def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token() ->
         refused = await client.options("/mcp", headers={"host": host, "origin": evil, **asked})
         assert refused.status_code == 403
         assert "access-control-allow-origin" not in refused.headers
-        # Without a body.
+        # This request has no body.
         answer = await client.post("/mcp", headers={"host": host, "origin": page, **token})
         assert answer.status_code == 400
         assert "Mcp-Session-Id" in answer.headers["access-control-expose-headers"]
@@ -249,7 +251,7 @@ async def test_names_and_web_pages_that_are_allowed_are_let_in_with_a_token() ->
             assert (await client.post("/mcp", headers=headers)).status_code == status
 
 
-async def test_a_health_route_of_the_servers_own_is_taken() -> None:
+async def test_the_servers_own_health_route_is_used() -> None:
     server = FastMCP("own")
 
     @server.custom_route("/health", methods=["GET"])
@@ -260,8 +262,8 @@ async def test_a_health_route_of_the_servers_own_is_taken() -> None:
         assert (await client.get("/health")).text == "fine"
 
 
-def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
-    # Of connections to such a socket, asyncio turns Nagle's algorithm off.
+def test_no_part_of_an_answer_waits_for_a_tcp_acknowledgement() -> None:
+    # asyncio turns off Nagle's algorithm for connections to such a socket.
     [listening] = _bind("127.0.0.1", 0)
     with listening:
         assert listening.proto == socket.IPPROTO_TCP
@@ -287,13 +289,13 @@ def test_no_part_of_an_answer_waits_for_an_acknowledgement() -> None:
     *(({"host": host}, ValueError, "insecure=True") for host in ("0.0.0.0", "", "::", "mcp.example.com")),
     ({"host": "no-such-host.invalid", "insecure": True}, OSError, "must be an address of this machine"),
 )
-def test_what_cannot_be_run_is_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
+def test_invalid_options_of_run_server_are_refused(options: dict[str, Any], error: type[Exception], text: str) -> None:
     options = {"server": FastMCP("Refused"), "transport": "http", "port": 0, **options}
     with pytest.raises(error, match=text):
         run_server(options.pop("server"), **options)
 
 
-def test_of_a_function_no_application_is_made() -> None:
+def test_http_app_refuses_a_function() -> None:
     with pytest.raises(TypeError, match="http_app: `server` must be a FastMCP server, not "):
         http_app(lambda: FastMCP("Refused"))  # type: ignore[arg-type]
 
@@ -302,18 +304,20 @@ async def test_a_bearer_token_gives_its_scopes() -> None:
     granted = await BearerToken(Secret.from_token("right"), scopes=["admin"]).verify_token("right")
     assert granted is not None
     assert granted.scopes == ["admin"]
-    # As of a file, and no header can have.
+    # A token from a file may end with a newline, which a header cannot contain.
     assert await BearerToken(Secret.from_token("right\n")).verify_token("right") is not None
 
 
-def test_a_port_that_is_taken_is_said() -> None:
+def test_the_error_names_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
             run_server(FastMCP("Late"), transport="http", port=port)
 
 
-async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_clients_are_asked_to_send_requests_again_later_while_the_server_stops(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("haystack_integrations.tools.mcp.serving.call_guard._WRITING", LIMIT)
     server = FastMCP("Embedded")
     async with in_process(http_app(server)) as client:
@@ -322,14 +326,14 @@ async def test_requests_are_to_be_sent_again_while_it_stops(monkeypatch: pytest.
         await asyncio.sleep(0)
         for response in (await client.get("/health"), await client.post("/mcp")):
             assert (response.status_code, response.headers["retry-after"]) == (503, "1")
-        # It may answer what a running call asks.
+        # The client may still answer questions of running calls.
         assert (await client.post("/mcp", headers={"Mcp-Session-Id": "unknown"})).status_code != 503
         stopping.cancel()
 
 
 @on_one_major
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=NOT_ON_WINDOWS)])
-def test_workers_share_what_clients_keep_and_finish_their_calls_whatever_ends_their_supervisor(number: int) -> None:
+def test_workers_share_request_states_and_finish_their_calls_whatever_ends_their_supervisor(number: int) -> None:
     with ServedOverHttp({"workers": 2, "port": free_port(), "grace_period": GRACE}) as process:
         process.wait_for("EVENT opened", count=2)
         asked = result(post(process.url, "tools/call", {"name": "remember", "arguments": {}}))
@@ -402,7 +406,7 @@ async def test_the_calls_of_one_of_two_servers_in_a_process_finish_though_the_ot
 
 
 @on_one_major
-def test_workers_that_cannot_start_the_server_end_it_with_an_error() -> None:
+def test_run_server_ends_with_an_error_if_workers_cannot_start() -> None:
     options = {"transport": "http", "port": 0, "workers": 2}
     with ServedProcess(SERVED, options, FAILS_TO_OPEN="the model is missing") as process:
         assert process.wait(START_LIMIT) == 1
@@ -410,7 +414,7 @@ def test_workers_that_cannot_start_the_server_end_it_with_an_error() -> None:
         assert "a worker could not start it" in process.errors
 
 
-async def test_without_sessions_calls_work_and_questions_and_notifications_are_refused() -> None:
+async def test_without_sessions_calls_work_but_questions_and_notifications_are_refused() -> None:
     async def answer(*_: Any) -> dict[str, Any]:
         return {}
 
@@ -428,7 +432,7 @@ def test_a_process_without_standard_streams_serves(monkeypatch: pytest.MonkeyPat
         raise InterruptedError
         yield
 
-    for name in ("stdin", "stdout", "stderr"):  # as under pythonw
+    for name in ("stdin", "stdout", "stderr"):  # like pythonw
         monkeypatch.setattr(sys, name, None)
     with pytest.raises(InterruptedError):
         run_server(FastMCP("Windowed", lifespan=enough), transport="http", port=0)
@@ -452,7 +456,7 @@ class Listings(Middleware):
 
 @rows("is_created", True, False)
 async def test_a_call_over_http_does_not_list_all_tools(is_created: bool) -> None:
-    # The SDK looks up whether the tool wants arguments repeated in headers.
+    # The SDK looks up whether the tool wants its arguments repeated in headers.
     tools = [Tool("shout", "Shouts.", TEXT, lambda text: text.upper())]
     server = (
         create_mcp_server("shop", tools=tools) if is_created else FastMCP(providers=[HaystackProvider(tools=tools)])
@@ -469,7 +473,7 @@ async def test_a_call_over_http_does_not_list_all_tools(is_created: bool) -> Non
     assert listings.count == 2
 
 
-async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them_and_unknown_tools_refused() -> None:
+async def test_arguments_repeated_in_headers_are_compared_and_unknown_tools_refused() -> None:
     names = {"shout": TEXT, "hidden": TEXT, "repeat": REPEATED}
     tools = [Tool(name, "Shouts.", schema, lambda text: text.upper()) for name, schema in names.items()]
     server = create_mcp_server("shop", tools=tools)
@@ -479,7 +483,7 @@ async def test_arguments_that_a_tool_wants_in_headers_are_compared_with_them_and
         return post(url, "tools/call", {"name": name, "arguments": {"text": "hi"}}, **headers)
 
     async with reachable(server) as url, mcp.Client(url) as client:
-        # FastMCP 4.2 knows the schemas that it has listed.
+        # FastMCP 4.2 knows only the schemas that it has listed.
         await client.list_tools()
         assert post_call("repeat", **{"mcp-param-text": "hi"}).status_code == 200
         other = post_call("repeat", **{"mcp-param-text": "bye"})
@@ -506,7 +510,7 @@ def administer() -> str:
     return "done"
 
 
-async def test_a_tool_sees_who_calls_and_one_with_scopes_is_for_tokens_that_have_them() -> None:
+async def test_a_tool_knows_its_caller_and_scopes_limit_a_tool_to_tokens_that_have_them() -> None:
     keys, issued = RSAKeyPair.generate(), {"issuer": "https://login.example.com", "audience": "tea"}
     server = create_mcp_server(
         "tea",
@@ -516,7 +520,7 @@ async def test_a_tool_sees_who_calls_and_one_with_scopes_is_for_tokens_that_have
     )
 
     def ask(tool: str = "whoami", **claims: Any) -> tuple[list[str], str]:
-        """The names of the tools that this client sees, and what one of them answers."""
+        """Return the names of the tools that this client sees, and the answer of one of them."""
         token = keys.create_token(**{"subject": "ada", **issued, **claims})
         with MCPToolset(StreamableHttpServerInfo(url, token=Secret.from_token(token))) as toolset:
             answer = json.loads(toolset[tool].invoke())

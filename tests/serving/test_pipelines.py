@@ -58,7 +58,7 @@ async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter()
 
 
 class Counting(Pipeline):
-    """Notes in itself how often it ran, as Haystack notes when it sent telemetry."""
+    """Counts its runs in its own attributes, where Haystack also stores when it sent telemetry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Counting(Pipeline):
         return super().run(data, *args, **kwargs)
 
 
-async def test_what_a_pipeline_notes_in_itself_stays_between_calls():
+async def test_attributes_of_a_pipeline_are_kept_between_calls():
     pipeline = chain(Shout(), kind=Counting)
     async with serving(pipeline) as client:
         for _ in range(3):
@@ -107,7 +107,7 @@ async def test_inputs_and_outputs_are_chosen_and_named(inputs: Any, arguments: A
     assert list(result.structured_content or {}) == expected
 
 
-async def test_bound_inputs_are_neither_seen_nor_set():
+async def test_bound_inputs_are_neither_seen_nor_set_by_clients():
     filters = {"field": "meta.tenant", "operator": "==", "value": "nobody"}
     bound: Any = {"retriever.filters": Depends(lambda: filters), "mark": "?"}
     pipeline = rag_pipeline()
@@ -123,7 +123,7 @@ async def test_bound_inputs_are_neither_seen_nor_set():
     assert result.structured_content == {"text": "BERLIN ?", "length": 7}
 
 
-async def test_sockets_that_share_a_name_get_names_of_their_own():
+async def test_sockets_with_the_same_name_get_different_names():
     pipeline = Pipeline()
     pipeline.add_component("a", Shout())
     pipeline.add_component("b", Shout())
@@ -133,7 +133,7 @@ async def test_sockets_that_share_a_name_get_names_of_their_own():
         (tool,) = await client.list_tools()
         result = await client.call_tool("ask", {"text": "hi", "c_number": 1, "d_number": "2"})
 
-    # One argument goes to all inputs of its name and type.
+    # One argument is passed to all inputs with its name and type.
     assert tool.input_schema["required"] == ["text", "c_number", "d_number"]
     shouted = {"a_text": "HI!", "a_length": 2, "b_text": "HI!", "b_length": 2}
     assert result.structured_content == {**shouted, "c_done": True, "d_done": True}
@@ -167,7 +167,7 @@ class TakesAnotherNumber:
         r"The input 'tools' \(b\.tools\) is of type",
     ),
 )
-def test_what_cannot_work_is_refused_when_the_server_is_made(options: Any, message: str):
+def test_invalid_options_are_refused_when_the_server_is_created(options: Any, message: str):
     pipeline = Pipeline()
     pipeline.add_component("a", Takes())
     pipeline.add_component("b", TakesAnotherNumber())
@@ -219,21 +219,21 @@ async def test_yaml_is_served_as_text_and_as_file(tmp_path: Path):
     ("nowhere.yaml", "No such file or directory.*Pass the path"),
     (Path(__file__).parent, "in UTF-8"),
 )
-def test_yaml_that_cannot_be_loaded_is_refused_by_name_with_the_reason(text: Any, reason: str):
+def test_yaml_that_cannot_be_loaded_is_refused_with_its_name_and_the_reason(text: Any, reason: str):
     message = f"(?s)^The pipeline 'ask' cannot be loaded from .*: .*{reason}"
     with pytest.raises(DeserializationError, match=message) as told:
         create_mcp_server("shop", pipelines={"ask": text})
     assert "secret" not in str(told.value)
 
 
-async def test_a_cancelled_call_begins_no_further_component():
+async def test_a_cancelled_call_does_not_start_another_component():
     gate, shout = Gate(), Shout()
     async with serving(chain(gate, shout), timeout=60) as client:
         call = asyncio.create_task(client.call_tool("ask", {"text": "a"}))
         assert await asyncio.to_thread(gate.entered.wait, LIMIT)
         call.cancel()
         await asyncio.wait([call])
-        # The server has heard of it once it answers what came later.
+        # The server has processed the cancellation when it answers a later request.
         await client.list_tools()
         gate.may_end.set()
         assert (await client.call_tool("ask", {"text": "b"})).structured_content == {"text": "B!", "length": 1}
@@ -241,7 +241,7 @@ async def test_a_cancelled_call_begins_no_further_component():
     assert shout.runs == 1
 
 
-async def test_cancelling_reaches_an_asynchronous_component():
+async def test_a_cancellation_reaches_an_asynchronous_component():
     entered, cancelled = asyncio.Event(), asyncio.Event()
 
     @component
@@ -286,7 +286,7 @@ async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_
         await client.call_tool("ask", {"text": "a"}, progress_handler=note)
         await client.list_tools()
 
-    # On a busy machine all else may be slow, too.
+    # On a busy machine, other components may also be slow.
     steps = dict.fromkeys(str(message).removesuffix(" ...") for _, _, message in seen)
     assert [step for step in steps if step != "Working"] == ["Running c0", "Running c1", "Running c2"]
     assert [done for done, _, _ in seen] == sorted({done for done, _, _ in seen})
@@ -304,7 +304,7 @@ async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
         result = await client.call_tool("ask", {"text": "a" * size})
 
     assert len((result.structured_content or {})["text"]) == size + 1
-    # Not twice.
+    # The result is not sent twice.
     assert len("".join(block.text for block in result.content)) < 100_000
     assert result.content[-1].text.endswith("All of it is in the structured content.")
     assert len(notes.messages) == steps

@@ -40,14 +40,14 @@ def client_of(options: Any = None, **prompts: Any) -> Client:
     return Client(create_mcp_server("Prompts", prompts=prompts, options=options))
 
 
-async def test_a_prompt_builder_is_a_prompt_and_a_chat_prompt_builder_gives_its_messages() -> None:
+async def test_a_prompt_builder_is_a_prompt_and_a_chat_prompt_builder_returns_its_messages() -> None:
     builder = PromptBuilder("Translate to {{ language }}: {{ text }}", required_variables=["text"])
     async with client_of(translate=builder, ask=chat_builder()) as client:
         [prompt, _] = await client.list_prompts()
         assert {argument.name: argument.required for argument in prompt.arguments} == {"language": False, "text": True}
         result = await client.get_prompt("translate", {"language": "French", "text": "Hello {{ 7 * 6 }}"})
         [message] = result.messages
-        # What clients give is text, never a template.
+        # Values from clients are text, never a template.
         assert (message.role, message.content.text) == ("user", "Translate to French: Hello {{ 7 * 6 }}")
         result = await client.get_prompt("ask", {"thing": "Haystack", "language": "French"})
         assert [(message.role, message.content.text) for message in result.messages] == [
@@ -69,7 +69,7 @@ async def test_a_prompt_builder_is_a_prompt_and_a_chat_prompt_builder_gives_its_
 @component
 class PictureBuilder:
     """
-    A builder of one's own, which wants to be warmed up.
+    A custom builder that must be warmed up.
     """
 
     variables = ("caption",)
@@ -99,7 +99,7 @@ async def test_any_component_with_a_prompt_may_be_served() -> None:
     assert builder.events == ["warm", "closed"]
 
 
-async def test_options_say_what_clients_see() -> None:
+async def test_options_choose_what_clients_see() -> None:
     shown = {"name": "question", "title": "A question", "description": "Asks what something is."}
     chosen = {"bound": {"language": Depends(lambda: "German")}, "inputs": {"subject": "thing"}}
     options = {"ask": ServeOptions(**shown, tags={"qa"}, version="2", **chosen)}
@@ -125,14 +125,14 @@ async def test_an_asynchronous_completion_ends_with_the_timeout() -> None:
             await client.complete(ASK, {"name": "language", "value": "f"})
 
 
-async def test_known_values_are_offered() -> None:
+async def test_known_values_are_offered_as_completions() -> None:
     async def things(value: str, known: Mapping[str, str]) -> list[str]:
         return [f"{value}-{known.get('language', 'none')}"]
 
     languages = ["French", "Finnish", "German"]
     options = {
         "ask": ServeOptions(completions={"language": languages, "thing": things}),
-        # Functions that are not asynchronous run in a thread.
+        # Synchronous functions run in a thread.
         "many": ServeOptions(completions={"thing": lambda value, known: (f"{value}{n}" for n in range(200))}),
     }
     async with client_of(options, ask=chat_builder(), many=chat_builder()) as client:
@@ -146,7 +146,7 @@ async def test_known_values_are_offered() -> None:
         assert (offered.values[:2], len(offered.values), offered.has_more) == (["x0", "x1"], 100, True)
 
 
-async def test_what_a_client_may_not_see_is_not_completed() -> None:
+async def test_prompts_that_a_client_may_not_see_are_not_completed() -> None:
     options = {"ask": ServeOptions(scopes=["admin"], completions={"language": ["secret"]})}
     provider = HaystackProvider(prompts={"ask": chat_builder()}, options=options)
     auth = StaticTokenVerifier({"token": {"client_id": "c", "scopes": []}})

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What becomes of what served code returns.
+How results of served code are sent to clients.
 """
 
 import asyncio
@@ -96,10 +96,10 @@ class NaTType(dt.datetime):
     (True, bool, {"result": True}, "true"),
     (["a", "b"], list[str], {"result": ["a", "b"]}, '["a", "b"]'),
 )
-async def test_objects_are_structured_content_and_anything_else_is_with_a_schema(
+async def test_objects_are_structured_content_and_so_are_other_values_with_a_schema(
     returned, value, annotation, structured, text
 ):
-    # FastMCP's client checks it against the schema.
+    # FastMCP's client validates it with the schema.
     typed, plain = await returned(value, annotation), await returned(value)
     assert typed.structured_content == structured
     assert plain.structured_content == (structured if structured == ALICE else None)
@@ -150,7 +150,7 @@ async def test_an_image_inside_of_a_dictionary_is_converted_by_hand(returned):
     assert [block.type for block in result.content] == ["text", "image"]
 
 
-async def test_a_tool_result_is_sent_as_it_is(returned):
+async def test_a_tool_result_is_sent_unchanged(returned):
     blocks = [TextContent(type="text", text="x"), MCPImageContent(type="image", data=PIXEL, mime_type="image/png")]
     result = await returned(ToolResult(content=blocks, structured_content={"users": [1]}, meta={"took": 145}))
     assert [block.type for block in result.content] == ["text", "image"]
@@ -161,7 +161,7 @@ async def test_a_tool_result_is_sent_as_it_is(returned):
         await returned(ToolResult(content="no luck", is_error=True))
 
 
-async def test_values_of_haystack_and_python_are_json_and_only_texts_are_cut(returned):
+async def test_values_of_haystack_and_python_are_sent_as_json_and_only_texts_are_cut(returned):
     an_id = uuid.uuid4()
     values = {
         "color": (Color.RED, "red like a rose"),
@@ -207,7 +207,7 @@ async def test_documents_and_messages_come_back_from_their_json(returned):
     assert ChatMessage.from_dict(full["messages"][0]) == MESSAGE
 
 
-async def test_a_generator_that_waits_holds_up_nobody():
+async def test_a_generator_that_waits_does_not_block_other_calls():
     started, may_go = threading.Event(), threading.Event()
 
     def wait() -> Iterator[str]:
@@ -244,7 +244,7 @@ class Found(RootModel[list[Document]]):
 
 
 class Report(BaseModel):
-    """Haystack's classes, and ways of pydantic to write something else than the attributes."""
+    """A model with Haystack's classes and with pydantic's ways to serialize something other than the attributes."""
 
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
 
@@ -308,7 +308,7 @@ class Measures:
 
 
 @rows("included", True, False)
-async def test_what_a_client_gets_fits_the_schema_that_it_was_shown_and_the_options(included: bool):
+async def test_results_fit_the_schema_that_the_client_was_shown_and_the_options(included: bool):
     limits = ServeOptions(include_embeddings=included, include_blobs=included, max_documents=2, max_characters=6)
     pipeline = Pipeline()
     pipeline.add_component("measures", Measures())
@@ -348,7 +348,7 @@ HALF, PAIR = "\ud83d", "\ud83d\ude00"
 @pytest.fixture
 def no_logs() -> Iterator[None]:
     """
-    No logs, whose tracebacks of broken texts pytest-xdist could not report.
+    Turns logs off, because pytest-xdist cannot report tracebacks with broken texts.
     """
     logging.disable()
     yield
@@ -356,7 +356,7 @@ def no_logs() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("no_logs")
-async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents():
+async def test_half_an_emoji_does_not_break_results_errors_or_lists_of_documents():
     def chat() -> dict[str, Any]:
         """Chats."""
         return {f"key{HALF}": f"{PAIR}{HALF}a{HALF}", "document": Document(id=HALF), "x": [ChatMessage.from_user(HALF)]}
@@ -385,5 +385,5 @@ async def test_half_an_emoji_spoils_no_result_no_error_and_no_list_of_documents(
     assert written["key\ufffd"] == "\U0001f600\ufffda\ufffd"
     assert written["document"]["id"] == "\ufffd"
     assert written["x"][0]["content"] == [{"text": "\ufffd"}]
-    # It is cut after its pairs were joined.
+    # The text is cut after its surrogate pairs were joined.
     assert said.structured_content == {"result": "\U0001f600..."}

@@ -43,7 +43,7 @@ from tests.support.rows import rows
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
-# As Haystack's converters write it.
+# The annotation of Haystack's converters.
 SOURCES = Union[str, Path, ByteStream]  # noqa: UP007
 
 
@@ -84,8 +84,8 @@ class Source:
     ),
     (Source, {"document": {"content": "a"}}, Source(Document(content="a"))),
 )
-def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected: Any) -> None:
-    # The schema is what a client sees.
+def test_json_is_converted_to_the_types_of_a_component(declared: Any, value: Any, expected: Any) -> None:
+    # Clients see this schema.
     schema = InputSchema({"value": ServedInput(declared)})
     Draft202012Validator.check_schema(schema.json_schema)
     Draft202012Validator(schema.json_schema).validate({"value": value})
@@ -93,7 +93,7 @@ def test_json_becomes_what_a_component_takes(declared: Any, value: Any, expected
 
 
 @rows("declared", Secret, list[Tool] | Toolset, Callable | None, InMemoryDocumentStore, "NotDefined")
-def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
+def test_types_that_cannot_be_json_are_not_served(declared: Any) -> None:
     assert not is_servable(declared)
     with pytest.raises(UnservableTypeError, match="The input `x` is of type"):
         InputSchema({"x": ServedInput(declared)})
@@ -107,7 +107,7 @@ def test_what_cannot_be_json_is_not_served(declared: Any) -> None:
     (ToolCall, {"tool_name": "a", "arguments": {}, "unknown": "SECRET"}),
     (list[SOURCES], ["SECRET"]),
 )
-def test_what_does_not_fit_is_refused_by_name(declared: Any, value: Any) -> None:
+def test_values_that_do_not_fit_are_refused_with_the_name_of_the_input(declared: Any, value: Any) -> None:
     schema = InputSchema({"given": ServedInput(declared)})
 
     with pytest.raises(ValidationError) as caught:
@@ -138,7 +138,7 @@ MESSAGES = [
 
 
 @rows("include_embeddings", False, True)
-def test_the_schema_of_an_output_holds_for_what_haystack_writes(include_embeddings: bool) -> None:
+def test_haystacks_json_of_an_output_fits_its_schema(include_embeddings: bool) -> None:
     written = {
         "named": {"a": [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]},
         "messages": [message.to_dict() for message in MESSAGES],
@@ -167,8 +167,8 @@ def test_any_output_has_a_schema(declared: Any, value: Any) -> None:
     Draft202012Validator(schema).validate({"value": value})
 
 
-def test_times_have_no_format_that_some_of_them_do_not_fit():
-    # Other clients check formats, unlike this one: those in JavaScript want a time zone.
+def test_times_have_no_format_if_some_values_do_not_fit_it():
+    # Other clients check formats, unlike this one. Those in JavaScript require a time zone.
     schema = output_schema({"at": datetime, "time": time, "took": timedelta, "day": date})
     text = {"type": "string"}
     assert schema["properties"] == {"at": text, "time": text, "took": text, "day": {"type": "string", "format": "date"}}

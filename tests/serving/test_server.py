@@ -67,12 +67,12 @@ def test_a_key_of_no_known_kind_is_refused():
 
 
 @rows(("policy", "served"), ("warn", "Second."), ("replace", "Second."), ("ignore", "First."))
-async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, caplog):
+async def test_the_policy_chooses_one_of_two_tools_with_the_same_name(policy, served, caplog):
     tools = [Tool("same", text, TEXT, lambda text: text) for text in ("First.", "Second.")]
     server = create_mcp_server("shop", tools=tools, on_duplicate=policy)
     async with Client(server) as client:
         assert [tool.description for tool in await client.list_tools()] == [served]
-        # One of FastMCP's decorator goes before them.
+        # A tool of FastMCP's decorator has precedence.
         server.tool(lambda: "Third.", name="same", description="Third.")
         assert [tool.description for tool in await client.list_tools()] == ["Third."]
         assert (await client.call_tool("same", {})).content[0].text == "Third."
@@ -81,7 +81,7 @@ async def test_of_two_tools_of_one_name_the_policy_chooses_one(policy, served, c
         assert "Rename one with ServeOptions(name=...)" in caplog.text
 
 
-async def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy(caplog):
+async def test_two_tools_with_the_same_name_are_an_error_if_that_is_the_policy(caplog):
     with pytest.raises(ValueError, match="Two things named 'same' are served"):
         create_mcp_server("shop", tools=[_tool("same"), _tool("same")], on_duplicate="error")
     toolset = Toolset([_tool("same")])
@@ -91,7 +91,7 @@ async def test_two_tools_of_one_name_are_an_error_if_that_is_the_policy(caplog):
     server.tool(lambda: "first", name="decorated")
     with pytest.raises(ValueError, match="already exists"):
         server.tool(lambda: "second", name="decorated")
-    # It is too late for an error.
+    # The server already runs, so it is too late for an error.
     async with Client(server) as client:
         toolset.add(_tool("other"))
         assert sorted(tool.name for tool in await client.list_tools()) == ["decorated", "other", "same"]
@@ -158,12 +158,12 @@ async def test_tools_are_added_and_removed_while_the_server_runs():
 
 async def until(condition: Callable[[CapacityLimiterStatistics], bool], server: FastMCP) -> None:
     """
-    Wait for a state of the places for calls.
+    Wait until the server's limiter of calls is in a certain state.
     """
     await wait_until_async(lambda: condition(server.haystack.pool.limiter.statistics()), "a state of the pool")
 
 
-async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_it_is_busy():
+async def test_calls_beyond_the_limit_wait_and_calls_beyond_the_queue_get_a_busy_error():
     begun, may_end = threading.Event(), threading.Event()
 
     def wait(text: str) -> str:
@@ -177,7 +177,7 @@ async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_i
         await wait_until_async(begun.is_set, "the call")
         given_up = asyncio.create_task(client.call_tool("wait", {"text": "given up"}))
         await until(lambda places: places.tasks_waiting == 1, server)
-        # One that is cancelled leaves the queue; but a place stays taken while the thread runs.
+        # A cancelled call leaves the queue. A running one keeps its place until its thread ends.
         for each in (first, given_up):
             each.cancel()
         await until(lambda places: places.tasks_waiting == 0, server)
@@ -194,7 +194,7 @@ async def test_calls_beyond_the_limit_wait_and_those_beyond_that_are_told_that_i
 STORE, PROMPT = InMemoryDocumentStore(), PromptBuilder("{{ text }}", required_variables=["text"])
 
 
-async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled():
+async def test_disabled_objects_are_neither_listed_nor_usable_until_they_are_enabled():
     store = InMemoryDocumentStore()
     store.write_documents([Document(id="tea", content="Hot.")])
     options = {"kb": {"tags": {"hidden"}}, "ask": {"tags": {"hidden"}, "completions": {"text": ["tea"]}}}
@@ -252,20 +252,20 @@ async def test_what_is_disabled_is_neither_listed_nor_given_until_it_is_enabled(
     ("prompts", {"ask": PROMPT}, {"ask": {"completions": {"x": ["y"]}}}, "completions` names 'x', which is not"),
     ("skills", [5], {}, "must be a skill store of Haystack 3, or a list of them"),
 )
-def test_what_cannot_be_served_is_refused(parameter, value, options, reason):
+def test_invalid_objects_and_options_are_refused(parameter, value, options, reason):
     with pytest.raises(ValueError, match=re.escape(reason)) as told:
         create_mcp_server("shop", **{parameter: value}, options=options)
     assert "a-secret" not in str(told.value)
 
 
-def test_options_of_haystack_are_refused_for_what_fastmcp_serves():
+def test_options_of_haystack_are_refused_for_tools_of_fastmcp():
     with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
         create_mcp_server("shop").add_tool(add, ServeOptions(title="Adder"))
 
 
-async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_of(caplog):
+async def test_options_for_unknown_tools_of_a_changing_toolset_cause_a_warning(caplog):
     class Catalogue(Toolset):
-        """A toolset that may load others."""
+        """A toolset that may load other tools later."""
 
     server = create_mcp_server("shop", tools=[Catalogue([GREET])], options={"gret": ServeOptions(title="Greet")})
     async with Client(server) as client:
@@ -286,7 +286,7 @@ async def test_options_for_what_a_toolset_that_changes_does_not_have_are_warned_
     ({"output_schema": {"type": "array"}}, 'must be a JSON schema of `"type": "object"`'),
     ({"tag": ["public"]}, "Did you mean `tags`?"),
 )
-def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], told: str) -> None:
+def test_an_invalid_option_is_refused_with_its_name(options: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError) as refused:
         check_options(options)
     [name] = options
@@ -295,7 +295,7 @@ def test_an_option_that_cannot_be_is_refused_by_name(options: dict[str, Any], to
     assert "a-secret" not in str(refused.value)
 
 
-def test_options_have_one_form_whatever_they_were_given_as() -> None:
+def test_options_are_converted_to_one_form() -> None:
     icons = ["https://example.com/a.png", {"src": "b.png"}, Icon(src="c.png")]
     given = {"tags": ["a", "a"], "icons": icons, "annotations": {"readOnlyHint": True}, "version": 2}
     options = check_options({**given, "inputs": {"query": ["a.query", "b.query"]}})
@@ -311,7 +311,7 @@ def test_options_have_one_form_whatever_they_were_given_as() -> None:
         check_options([])
 
 
-def test_of_two_options_the_other_goes_first_where_it_says_something() -> None:
+def test_options_are_overridden_by_those_that_the_others_set() -> None:
     general = ServeOptions(title="Search", timeout=5, tags=["public"])
     combined = general.overridden_by(ServeOptions(title="Find", max_documents=3))
     assert (combined.title, combined.timeout, combined.max_documents) == ("Find", 5, 3)

@@ -23,7 +23,7 @@ PDF = b"%PDF-1.7"
 
 class Store:
     """
-    A skill store of one's own: any object with the methods of Haystack's protocol.
+    A custom skill store: any object with the methods of Haystack's protocol.
     """
 
     def __init__(self, **skills: str) -> None:
@@ -80,7 +80,7 @@ async def test_skills_and_the_files_that_they_list_are_resources_for_clients_wit
         assert template.uri_template == "skill://{path*}"
         [notes] = await client.read_resource("skill://tidy/notes/usage.md")
         assert notes.text == "Use it well."
-        # One in the folder of another, which comes later.
+        # Another skill in the folder of the first one, which is added later.
         store.skills["tidy/up"] = "Tidies upstairs"
         assert [each.name for each in await client.list_resources()] == ["tidy", "tidy/up"]
         assert (await client.read_resource("skill://tidy/up/notes/usage.md"))[0].text == "Use it well."
@@ -90,7 +90,7 @@ async def test_skills_and_the_files_that_they_list_are_resources_for_clients_wit
             assert caught.value.code == -32602
 
 
-def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_skills_that_the_protocol_cannot_express_are_omitted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     class Large(Store):
         def load_skill(self, name: str) -> tuple[str, list[str]]:
             return "text", [f"{number}.md" for number in range(600 if name == "large" else 1)]
@@ -106,7 +106,7 @@ def test_skills_that_the_protocol_cannot_express_are_left_out_and_said(caplog: p
         assert reason in caplog.text
 
 
-def test_a_skill_whose_files_are_gone_takes_no_others_from_clients(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_skill_whose_files_are_gone_does_not_hide_other_skills(caplog: pytest.LogCaptureFixture) -> None:
     class Changing(Store):
         def load_skill(self, name: str) -> tuple[str, list[str]]:
             if name == "gone":
@@ -118,7 +118,7 @@ def test_a_skill_whose_files_are_gone_takes_no_others_from_clients(caplog: pytes
     assert "Skill 'gone' is not served: No such file: gone/SKILL.md" in caplog.text
 
 
-def test_a_file_is_found_by_the_name_that_its_instructions_give_it() -> None:
+def test_a_file_is_found_by_its_name_in_the_instructions() -> None:
     store = Store(tidy="Tidies")
     store.files["two wörds.md"] = "Both of them."
     with connection_to(store) as connection:
@@ -127,7 +127,7 @@ def test_a_file_is_found_by_the_name_that_its_instructions_give_it() -> None:
             assert connection.read_skill_file(skill, path) == "Both of them."
 
 
-def test_a_file_that_the_store_cannot_read_is_left_out_of_its_skill(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_the_store_cannot_read_is_omitted_from_its_skill(caplog: pytest.LogCaptureFixture) -> None:
     class Picky(Store):
         def read_skill_file(self, name: str, path: str) -> Any:
             if path == "font.ttf":
@@ -142,7 +142,7 @@ def test_a_file_that_the_store_cannot_read_is_left_out_of_its_skill(caplog: pyte
     assert "'tidy/font.ttf' is not served: not a readable asset" in caplog.text
 
 
-def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
+def test_a_skill_and_its_files_are_hidden_from_clients_that_may_not_see_it() -> None:
     options = {"secret": ServeOptions(scopes=["admin"]), "open": ServeOptions(title="Open to all")}
     store = Store(open="Open", secret="Secret")
     server = create_mcp_server("Skills", skills=store, options=options)
@@ -162,7 +162,7 @@ def test_a_skill_is_hidden_with_its_files_from_who_may_not_see_it() -> None:
 
 
 @pytest.mark.skipif(SkillInfo is None, reason="Haystack 2 has no skill stores")
-def test_what_is_served_may_be_served_on() -> None:
+def test_skills_of_a_served_store_can_be_served_again() -> None:
     store = MCPSkillStore(InProcessServerInfo(create_mcp_server("Skills", skills=Store(tidy="Tidies"))))
     with connection_to(store) as connection:
         [skill] = connection.list_skills()

@@ -21,10 +21,10 @@ from tests.support.prepared import PreparedProcess
 from tests.support.served import ROOT, SERVED, ServedProcess, envelope
 from tests.support.waiting import LIMIT
 
-# Far below what calls would take that are not ended.
+# Far less than calls would take that are not ended.
 GRACE = 6.0
 
-# Longer than a test may take: what ends before it has not waited for it.
+# Longer than a test may take, so a process that ends did not wait for it.
 LONG_GRACE = 1000.0
 
 
@@ -70,7 +70,7 @@ def test_a_server_whose_calls_were_cancelled_stops_at_once(patient: ServedProces
 
 
 @pytest.mark.parametrize("stopped_by", ["SIGTERM", "stdin"])
-def test_the_process_ends_within_the_grace_period_whatever_its_calls_do(served: ServedProcess, stopped_by: str) -> None:
+def test_the_process_ends_within_the_grace_period_even_if_calls_do_not(served: ServedProcess, stopped_by: str) -> None:
     served.shake_hands()
     served.call(1, "wait", seconds=600)
     served.call(2, "block_forever")
@@ -86,7 +86,7 @@ def test_the_process_ends_within_the_grace_period_whatever_its_calls_do(served: 
     assert "The grace period is over" in served.errors
 
 
-def test_a_server_that_fails_while_stdin_ends_leaves_the_process_to_whoever_catches_the_error() -> None:
+def test_a_server_that_fails_while_stdin_ends_does_not_end_the_process_of_its_caller() -> None:
     program = """
 import threading
 from contextlib import asynccontextmanager
@@ -117,7 +117,7 @@ except InterruptedError:
         assert process.stdout.read() == b"went on\n"
 
 
-def test_a_client_that_closes_stdin_abandons_its_calls(patient: ServedProcess) -> None:
+def test_calls_are_cancelled_when_the_client_closes_stdin(patient: ServedProcess) -> None:
     patient.shake_hands()
     patient.call(1, "wait", seconds=600)
     patient.wait_for("EVENT wait")
@@ -145,7 +145,7 @@ def test_a_client_that_is_killed_during_a_call_leaves_no_traceback() -> None:
     assert "Traceback" not in errors
 
 
-def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: ServedProcess) -> None:
+def test_a_client_that_keeps_writing_does_not_delay_the_stop(patient: ServedProcess) -> None:
     patient.shake_hands()
 
     def write_to_the_end() -> None:
@@ -160,8 +160,8 @@ def test_a_client_that_goes_on_writing_does_not_hold_up_the_stop(patient: Served
     writing.result(LIMIT)
 
 
-def test_a_signal_right_before_the_server_waits_is_not_overlooked_for_long() -> None:
-    # Python runs a handler between two of its steps, so the server never waits without taking another one soon.
+def test_a_signal_right_before_the_server_waits_is_handled_soon() -> None:
+    # Python runs a signal handler between two steps of the interpreter, so the server never waits without a limit.
     waits: list[float | None] = []
 
     class Selector(selectors.DefaultSelector):
@@ -189,14 +189,14 @@ def test_a_second_sigint_ends_the_process_at_once(patient: ServedProcess) -> Non
     assert patient.wait() == 128 + signal.SIGINT
 
 
-def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> None:
+def test_bad_input_is_answered_and_the_server_keeps_running(served: ServedProcess) -> None:
     served.shake_hands()
     served.call(3, "add", a="no number", b=2)
     assert served.answer(3)["result"]["isError"]
-    # Half a surrogate pair, as some clients send it, is no text that the SDK reads.
+    # Some clients send half a surrogate pair, which the SDK cannot read as text.
     served.send_line(r'{"jsonrpc": "2.0", "id": "\ud83d", "method": "tools/call", "params": {"name": "\ud83d"}}')
     assert "Unknown tool" in served.answer("\ufffd")["result"]["content"][0]["text"]
-    # A byte order mark, as some clients on Windows begin with.
+    # Some clients on Windows begin with a byte order mark.
     served.send_line('\ufeff{"jsonrpc": "2.0", "id": 11, "method": "ping"}')
     assert served.answer(11)["result"] == {}
     served.call(4, "nothing")
@@ -215,7 +215,7 @@ def test_bad_input_is_answered_and_the_server_goes_on(served: ServedProcess) -> 
     assert served.answer(7)["result"]["structuredContent"] == {"result": 3}
 
 
-def test_what_a_tool_prints_and_reads_does_not_touch_the_protocol(served: ServedProcess) -> None:
+def test_a_tool_that_uses_stdin_and_stdout_does_not_disturb_the_protocol(served: ServedProcess) -> None:
     served.send(id=1, method="tools/call", params={"name": "prints", "arguments": {}, "_meta": envelope()})
     assert served.answer(1)["result"]["content"][0]["text"] == ""
     served.wait_for("noise on stdout")

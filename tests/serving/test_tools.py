@@ -67,7 +67,7 @@ async def called(server: FastMCP, name: str, **arguments: Any) -> Any:
         return await client.call_tool(name, arguments)
 
 
-async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_only():
+async def test_clients_set_only_the_mandatory_inputs_of_a_pipeline_without_mapping():
     pipeline = Pipeline()
     pipeline.add_component("split", Splitter())
     given: dict[str, Any] = {"name": "split", "description": "Splits."}
@@ -84,7 +84,7 @@ async def test_of_a_pipeline_without_mapping_clients_set_the_mandatory_inputs_on
     (None, {"name": "Ada"}, "Hello, Ada"),
     ({"who": ["prompt.name"], "text": ["prompt.template"]}, {"who": "Ada", "text": "Bye"}, "Bye"),
 )
-async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_somebody_maps_it(mapping, arguments, answer):
+async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_it_is_mapped(mapping, arguments, answer):
     pipeline = Pipeline()
     pipeline.add_component("prompt", PromptBuilder("Hello, {{ name }}", required_variables="*"))
     tool = ComponentTool(SuperComponent(pipeline, input_mapping=mapping), name="greet", description="Greets.")
@@ -96,7 +96,7 @@ async def test_a_template_of_a_pipeline_is_neither_seen_nor_set_unless_somebody_
             await client.call_tool("greet", {**arguments, "template": "Bye, {{ name }}"})
 
 
-def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
+def test_a_pipeline_without_mandatory_inputs_is_refused_unless_inputs_are_chosen():
     pipeline = Pipeline()
     pipeline.add_component("prompt", PromptBuilder("Hello, {{ name }}", required_variables=[]))
     tool = PipelineTool(pipeline, name="greet", description="Greets.")
@@ -107,7 +107,7 @@ def test_a_pipeline_without_mandatory_inputs_is_refused_until_some_are_chosen():
 
 
 @rows("masked", True, False)
-async def test_values_that_do_not_fit_the_types_of_a_function_are_named_and_not_quoted(masked: bool):
+async def test_errors_for_values_of_the_wrong_type_name_the_argument_and_do_not_quote_the_value(masked: bool):
     server = create_mcp_server("shop", tools=[Tool("pick", "Picks.", TEXT, pick)], mask_error_details=masked)
     assert (await called(server, "pick", text="red")).content[0].text == "RED"
     with pytest.raises(ToolError, match="'text': Input should be 'red' or 'blue'") as refused:
@@ -118,7 +118,7 @@ async def test_values_that_do_not_fit_the_types_of_a_function_are_named_and_not_
     assert "a-secret" not in f"{refused.value} {failed.value}"
 
 
-async def test_a_function_whose_types_are_known_to_type_checkers_only_is_served():
+async def test_a_function_with_annotations_for_type_checkers_only_is_served():
     def shout(text):
         return text.upper()
 
@@ -128,7 +128,7 @@ async def test_a_function_whose_types_are_known_to_type_checkers_only_is_served(
 
 
 @pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="a feature of Haystack 3")
-async def test_a_tool_that_is_asynchronous_only_runs_in_the_event_loop():
+async def test_a_tool_with_only_an_async_function_runs_in_the_event_loop():
     async def where(text: str) -> str:
         return f"{text}: {asyncio.current_task() is not None}"
 
@@ -136,7 +136,7 @@ async def test_a_tool_that_is_asynchronous_only_runs_in_the_event_loop():
     assert (await called(server, "where", text="in a task")).content[0].text == "in a task: True"
 
 
-async def test_of_an_agent_as_a_tool_clients_see_its_schema_and_its_answer_but_not_its_steps():
+async def test_clients_see_the_schema_and_answer_of_an_agent_tool_but_not_its_steps():
     agent_tool = pytest.importorskip("haystack.tools.agent_tool", reason="newer than this Haystack")
     script = [call("paint", color="red"), say("Painted.")]
     agent = Agent(chat_generator=ScriptedChatGenerator(script), tools=[create_tool_from_function(paint)])
@@ -148,7 +148,7 @@ async def test_of_an_agent_as_a_tool_clients_see_its_schema_and_its_answer_but_n
     assert ([each.text for each in result.content], result.structured_content) == (["Painted."], None)
 
 
-async def test_a_tool_of_fastmcp_is_served_as_it_is():
+async def test_a_tool_of_fastmcp_is_served_unchanged():
     tool = FunctionTool.from_function(paint, name="paint", title="Painter")
     async with Client(create_mcp_server("shop", tools=[tool])) as client:
         assert [each.title for each in await client.list_tools()] == ["Painter"]
@@ -157,7 +157,7 @@ async def test_a_tool_of_fastmcp_is_served_as_it_is():
             create_mcp_server("shop", **options)
 
 
-async def test_a_tool_of_a_toolset_that_cannot_be_served_is_left_out_and_told(caplog):
+async def test_a_tool_of_a_toolset_that_cannot_be_served_is_omitted_with_a_warning(caplog):
     needy = Tool("needy", "Needs.", TEXT, lambda text, user: user, inputs_from_state={"user": "user"})
     server = create_mcp_server("shop", tools=[Toolset([needy, Tool("fine", "Fine.", TEXT, lambda text: text)])])
     async with Client(server) as client:
@@ -166,7 +166,7 @@ async def test_a_tool_of_a_toolset_that_cannot_be_served_is_left_out_and_told(ca
 
 
 class Flaky(Toolset):
-    """A toolset that fails when it is told to."""
+    """A toolset that fails while a test wants it to."""
 
     fails = False
 
@@ -177,7 +177,7 @@ class Flaky(Toolset):
         return super().__iter__()
 
 
-async def test_a_toolset_that_fails_later_takes_no_tool_from_clients(caplog):
+async def test_a_toolset_that_fails_later_does_not_lose_its_tools(caplog):
     flaky = Flaky([Tool("first", "First.", TEXT, lambda text: text)])
     async with Client(create_mcp_server("shop", tools=[flaky, paint])) as client:
         flaky.fails = True
@@ -193,7 +193,7 @@ async def test_a_toolset_that_fails_later_takes_no_tool_from_clients(caplog):
             pass
 
 
-async def test_a_toolset_that_cannot_be_closed_keeps_no_other_from_it(caplog):
+async def test_a_toolset_that_cannot_be_closed_does_not_keep_others_open(caplog):
     closed = []
 
     class Closing(Toolset):
@@ -214,7 +214,7 @@ async def test_a_toolset_that_cannot_be_closed_keeps_no_other_from_it(caplog):
     ({"source": "words", "handler": " + ".join}, "a + b"),
     ({"words": {"source": "words", "handler": "+".join}, "n": {"source": "n"}}, '{"words": "a+b", "n": 1}'),
 )
-async def test_the_model_sees_what_it_would_see_in_an_agent(outputs, shown):
+async def test_the_model_sees_the_same_result_as_in_an_agent(outputs, shown):
     tool = Tool("split", "Splits.", TEXT, lambda text: {"words": text.split(), "n": 1}, outputs_to_string=outputs)
     result = await called(create_mcp_server("shop", tools=[tool]), "split", text="a b")
     assert result.content[0].text == shown
@@ -290,7 +290,7 @@ async def test_docstrings_and_annotations_describe_arguments():
         tools = {tool.name: tool for tool in await client.list_tools()}
     for name, tool in tools.items():
         said = {name: each.get("description") for name, each in tool.input_schema["properties"].items()}
-        # The docstring of a component goes first, as in Haystack.
+        # The docstring of a component has precedence, as in Haystack.
         count = "Not this." if name == "component" else "How many"
         assert said == {"text": "What it is.", "count": count}, name
     assert tools["of_haystack"].description == tools["seek"].description == "Look for it.\n\nEverywhere."
@@ -305,7 +305,7 @@ async def test_docstrings_and_annotations_describe_arguments():
     ({"properties": {"a": {"default": len}}}, {"properties": {"a": {"default": str(len)}}}),
     ({"properties": {"a": {"$ref": "#/nowhere"}}}, {"properties": {"a": {"$ref": "#/nowhere"}}}),
 )
-async def test_odd_parameters_keep_no_client_from_listing_and_calling(parameters: dict[str, Any], shown: Any):
+async def test_odd_parameter_schemas_do_not_prevent_listing_and_calling(parameters: dict[str, Any], shown: Any):
     server = create_mcp_server("shop", tools=[Tool("show", "Shows.", parameters, lambda **given: given)])
     async with Client(server) as client:
         [tool] = await client.list_tools()
@@ -334,7 +334,7 @@ async def test_a_tool_that_needs_the_state_of_an_agent_is_refused_unless_it_is_b
         assert "Ann: " in result.content[0].text
 
 
-def test_inputs_without_which_a_tool_cannot_be_called_are_not_left_out():
+def test_required_inputs_must_be_chosen_or_bound():
     parameters = {**TEXT, "properties": {**TEXT["properties"], "mark": {"type": "string"}}}
     tool = Tool("shout", "Shouts.", parameters, lambda text, mark="!": text + mark)
     with pytest.raises(ValueError, match=r"'shout' cannot be called without 'text'.*bound=\{'text': \.\.\.\}"):
@@ -372,12 +372,12 @@ def variable(**given: str) -> str:
     ([Tool("text", "No arguments.", {"type": "string"}, paint)], "tool 'text' must be of type 'object'"),
     ([Tool("half", "A half.", {"type": "object", "title": "\ud83d"}, paint)], "'half' cannot be written as JSON"),
 )
-def test_what_cannot_be_served_is_refused_at_once(tools, message):
+def test_tools_that_cannot_be_served_are_refused_at_once(tools, message):
     with pytest.raises(ValueError, match=message):
         create_mcp_server("shop", tools=tools)
 
 
-async def test_what_a_decorator_says_holds_where_the_options_say_nothing():
+async def test_arguments_of_the_decorator_are_used_unless_the_options_set_them():
     @fastmcp_tool(
         name="find", description="Finds.", tags={"a"}, meta={"b": 1}, version="2", annotations={"readOnlyHint": True}
     )
@@ -393,7 +393,7 @@ async def test_what_a_decorator_says_holds_where_the_options_say_nothing():
     assert listed.annotations.read_only_hint is True
 
 
-async def test_methods_and_what_can_be_called_are_tools():
+async def test_methods_and_callable_objects_can_be_tools():
     class Calculator:
         factor = 3
 
@@ -423,7 +423,7 @@ async def test_methods_and_what_can_be_called_are_tools():
 
 def rows_of_database(count: int) -> list[int]:
     """Read rows."""
-    connection = sqlite3.connect(":memory:")  # which belongs to its thread
+    connection = sqlite3.connect(":memory:")  # which only its own thread may use
 
     def read() -> Any:
         with closing(connection):
@@ -434,7 +434,7 @@ def rows_of_database(count: int) -> list[int]:
 
 
 @pytest.mark.parametrize("run_in_thread", [True, False])
-async def test_what_a_function_returns_to_be_iterated_over_is_read_in_its_thread(run_in_thread: bool):
+async def test_an_iterator_that_a_function_returns_is_read_in_its_thread(run_in_thread: bool):
     decorated = fastmcp_tool(run_in_thread=run_in_thread)(rows_of_database)
     async with Client(create_mcp_server("database", tools=[decorated])) as client:
         results = await asyncio.gather(*(client.call_tool("rows_of_database", {"count": 3}) for _ in range(20)))
