@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The stacks that carry HTTP, a certificate and an environment without proxies.
+Fixtures: the HTTP stacks, a certificate, and an environment without proxies.
 """
 
 import ssl
@@ -25,7 +25,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["httpx2", "aiohttp"])
 def http_stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """
-    What carries the requests of a session: httpx2's own transport, or that of the extra `fast`.
+    Runs a test with each transport for the requests of a session: that of httpx2, and that of the extra `fast`.
     """
     if request.param == "aiohttp":
         pytest.importorskip("aiohttp")
@@ -38,7 +38,7 @@ def http_stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """
-    A self-signed certificate for 127.0.0.1 and its key.
+    A self-signed certificate for 127.0.0.1, and its key.
     """
     authority = Authority(tmp_path_factory.mktemp("tls"))
     return authority.bundle, authority.key
@@ -47,7 +47,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 @pytest.fixture
 def server_context(certificate: tuple[Path, Path]) -> ssl.SSLContext:
     """
-    Serves with that certificate.
+    The TLS context of a server with that certificate.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)

@@ -34,7 +34,7 @@ def nothing_is_restricted(monkeypatch):
 @pytest.fixture
 def programs(monkeypatch, tmp_path):
     """
-    The commands `uvx` and `npx` on a `PATH` with nothing else.
+    The commands `uvx` and `npx`, on a `PATH` with nothing else.
     """
     for name in ("uvx", "npx"):
         program = tmp_path / "bin" / name
@@ -53,7 +53,9 @@ class TestCommands:
         ("/opt/mcp/server", "/opt/mcp/server"),
         ("bin/x", "bin/x"),
     )
-    def test_a_listed_command_is_allowed_where_the_operator_has_it(self, monkeypatch, programs, allowed, command):
+    def test_a_listed_command_is_allowed_and_resolved_to_the_operators_path(
+        self, monkeypatch, programs, allowed, command
+    ):
         monkeypatch.chdir(programs)
         monkeypatch.setenv(COMMANDS, allowed)
         assert check_command(command, {}) == str(programs / command)
@@ -68,7 +70,9 @@ class TestCommands:
         ("", "uvx", "no command"),
         ("absent", "absent", "it was not found on the PATH"),
     )
-    def test_any_other_command_is_refused_naming_what_is_allowed(self, monkeypatch, programs, allowed, command, named):
+    def test_any_other_command_is_refused_with_the_list_of_allowed_ones(
+        self, monkeypatch, programs, allowed, command, named
+    ):
         monkeypatch.setenv(COMMANDS, allowed)
         with pytest.raises(MCPConnectionError, match="Did not start the command") as raised:
             check_command(command, None)
@@ -76,7 +80,7 @@ class TestCommands:
         assert raised.value.operation == "connect"
 
     @rows("name", "PATH", "path", "LD_PRELOAD", "BASH_FUNC_x%%", "ANYTHING")
-    def test_no_variable_may_be_set_unless_the_operator_allows_exactly_it(self, monkeypatch, programs, name):
+    def test_no_variable_may_be_set_unless_the_operator_allows_exactly_that_one(self, monkeypatch, programs, name):
         monkeypatch.setenv(COMMANDS, "uvx")
         for allowed in (None, "", f"{name}S, X_{name}", f"{name[:2]}*"):
             if allowed is not None:
@@ -89,7 +93,7 @@ class TestCommands:
         assert check_command("uvx", {name: "s3cret-value"}) == str(programs / "uvx")
         monkeypatch.delenv(ENV)
 
-    def test_a_relative_entry_of_the_path_is_the_operators_whatever_the_working_directory_of_the_server(
+    def test_relative_entries_of_path_start_at_our_working_directory_and_not_at_the_servers(
         self, monkeypatch, tmp_path
     ):
         here, there = tmp_path / "here", tmp_path / "there"
@@ -106,7 +110,7 @@ class TestCommands:
         assert (here / "started").exists()
         assert not (there / "started").exists()
 
-    def test_what_is_refused_is_not_started(self, monkeypatch, tmp_path):
+    def test_a_refused_command_is_not_started(self, monkeypatch, tmp_path):
         monkeypatch.setenv(COMMANDS, "uvx, bash")
         trace, payload = tmp_path / "started", tmp_path / "payload"
         payload.write_text(f"touch {trace}\n")
@@ -129,7 +133,9 @@ class TestCommands:
             monkeypatch.setenv(COMMANDS, "")
             with pytest.raises(MCPConnectionError, match=COMMANDS):
                 tool.warm_up()
-        with MCPTool("add", InProcessServerInfo("tests.servers.inprocess:server")) as tool:  # it is no command
+        with MCPTool(
+            "add", InProcessServerInfo("tests.servers.inprocess:server")
+        ) as tool:  # it does not start a command
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
 
 
@@ -165,7 +171,9 @@ class TestHosts:
         ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
         ("", "http://localhost/mcp", "localhost:80"),
     )
-    def test_any_other_host_is_refused_naming_it_and_what_is_allowed(self, monkeypatch, allowed, url, named):
+    def test_any_other_host_is_refused_with_its_name_and_the_list_of_allowed_ones(
+        self, monkeypatch, allowed, url, named
+    ):
         monkeypatch.setenv(HOSTS, allowed)
         with pytest.raises(MCPConnectionError, match=HOSTS) as raised:
             check_host(url)
@@ -173,7 +181,7 @@ class TestHosts:
         assert (allowed or "no host") in str(raised.value)
         assert raised.value.operation == "connect"
 
-    def test_neither_a_refused_host_nor_a_refused_proxy_is_asked_anything(self, monkeypatch, http_server):
+    def test_no_request_is_sent_to_a_refused_host_or_proxy(self, monkeypatch, http_server):
         server = http_server()
         host = urlsplit(server.url).netloc
         monkeypatch.setenv(HOSTS, "mcp.example.com")

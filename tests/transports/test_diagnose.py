@@ -2,7 +2,7 @@
 #
 # SPDX-License-Identifier: Apache-2.0
 """
-Each test points `Diagnosis` at an endpoint with one thing wrong and reads what it says about it.
+Each test points `Diagnosis` at an endpoint with one fault, and checks its report.
 """
 
 import asyncio
@@ -38,9 +38,9 @@ AUTHORIZATION = {"Authorization": f"Bearer {TOKEN}"}
 BASIC = base64.b64encode(f"alice:{PASSWORD}".encode()).decode()
 
 URL = "http://mcp.test/mcp"
-# Long enough for a busy machine, and never waited for unless the server is silent.
+# Seconds; long enough for a busy machine. Only tests of silent servers wait that long.
 TIMEOUT = 4.0
-# For tests of servers that stay silent, which wait a part of it.
+# Seconds, for tests of silent servers, which wait for a part of it.
 SHORT = 1.6
 
 pytestmark = pytest.mark.usefixtures("no_proxies")
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.usefixtures("no_proxies")
 
 class Network(httpx2.MockTransport):
     """
-    Answers as a network does: the bodies have not been read yet.
+    Returns responses like a real network: their bodies have not been read yet.
     """
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -65,9 +65,9 @@ async def examine(
     timeout: float = TIMEOUT,
 ) -> str:
     """
-    Diagnose a URL with secrets in its query and headers, in bounded time, and check that none comes back.
+    Diagnose a URL with secrets in its query and headers, in bounded time. Check that the report contains no secret.
 
-    If `answer` is given, it answers the requests.
+    `answer`, if given, answers the requests.
     """
     route = Route(transport=Network(answer) if answer else None)
     with anyio.fail_after(timeout + 5):
@@ -89,14 +89,14 @@ async def silence(*_: Any) -> None:
 @pytest.fixture(scope="module")
 def endpoints() -> Iterator[tuple[str, str]]:
     """
-    The origins of a server over streamable HTTP and of one over SSE.
+    The origins of a server over Streamable HTTP and of a server over SSE.
     """
     server = MCPServer("calculator")
     with AppThread(server.streamable_http_app()) as streamable_http, AppThread(server.sse_app()) as sse:
         yield streamable_http.origin, sse.origin
 
 
-async def test_an_endpoint_that_works_has_nothing_wrong_and_looking_opens_no_session() -> None:
+async def test_a_working_endpoint_has_no_faults_and_the_diagnosis_opens_no_session() -> None:
     server, other = MCPServer("calculator"), FastMCP("calculator")
     apps: list[tuple[Any, str, TransportName]] = [
         (server.streamable_http_app(), "/mcp", "streamable-http"),
@@ -112,7 +112,7 @@ async def test_an_endpoint_that_works_has_nothing_wrong_and_looking_opens_no_ses
         await wait_until_async(lambda: server.session_manager._server_instances == {}, "the end of all sessions")
 
 
-async def test_an_endpoint_of_the_other_transport_is_named(endpoints: tuple[str, str]) -> None:
+async def test_an_endpoint_of_the_other_transport_is_reported(endpoints: tuple[str, str]) -> None:
     streamable_http, sse = f"{endpoints[0]}/mcp", f"{endpoints[1]}/sse"
     said = await examine(sse, "streamable-http")
     assert said == f'{sse} is an SSE endpoint: use SSEServerInfo(url="{sse}").'
@@ -125,7 +125,7 @@ async def test_an_endpoint_of_the_other_transport_is_named(endpoints: tuple[str,
 
 
 class TestAnotherPath:
-    async def test_a_404_names_the_endpoint(self, endpoints: tuple[str, str]) -> None:
+    async def test_the_report_of_a_404_names_the_endpoint(self, endpoints: tuple[str, str]) -> None:
         streamable_http, sse = endpoints
         there = f"{streamable_http}/mcp"
         for path in ("/foo", "", "/mcp/extra", "/a%3Fb"):
@@ -148,7 +148,7 @@ class TestAnotherPath:
         assert said == f"{URL} answers 404 Not Found with text/plain, not MCP: check the URL."
         assert len(asked) <= 6
 
-    async def test_what_other_paths_do_takes_nothing_away(self) -> None:
+    async def test_failures_of_other_paths_do_not_change_the_report(self) -> None:
         async def answer(request: httpx2.Request) -> httpx2.Response:
             if request.method == "GET":
                 await silence()
@@ -169,7 +169,7 @@ def refusing(status: int, challenge: str) -> Callable[..., httpx2.Response]:
     return lambda _: httpx2.Response(status, text="", headers={"WWW-Authenticate": challenge})
 
 
-class TestWhatTheServerAnswers:
+class TestAnswersOfTheServer:
     @rows(
         ("status", "answer", "expected"),
         (200, {"html": "<h1>Welcome</h1>"}, f"200 OK with text/html{NOT_MCP}"),
@@ -191,17 +191,17 @@ class TestWhatTheServerAnswers:
             f'401 Unauthorized ({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.',
         ),
         (401, {"headers": {"WWW-Authenticate": "Basic"}}, f"401 Unauthorized (Basic): {FORBIDDEN}"),
-        # As Playwright's server and the TypeScript SDK refuse other names of this machine.
+        # Playwright's server and the TypeScript SDK refuse other names of this machine like this.
         (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN}"),
         (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN}'),
         (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN}"),
     )
     @rows("transport", "sse", "streamable-http")
-    async def test_it_is_named_with_what_to_do(self, transport, status, answer, expected):
+    async def test_the_report_names_the_status_and_says_what_to_do(self, transport, status, answer, expected):
         said = await examine(URL, transport, answer=lambda _: httpx2.Response(status, **answer))
         assert said == f"{URL} answers {expected}"
 
-    async def test_credentials_that_are_refused_are_said_to_be(self) -> None:
+    async def test_refused_credentials_are_reported(self) -> None:
         said = await examine(URL, "streamable-http", answer=refusing(401, "Bearer"), headers=AUTHORIZATION)
         assert said.endswith("(Bearer): the credentials in `token` or in `headers` were not accepted.")
 
@@ -222,7 +222,7 @@ class TestWhatTheServerAnswers:
         ("application/json", False),
         ("text/event-stream", True),
     )
-    async def test_a_body_that_does_not_end_leaves_the_status(self, content_type: str, goes_on: bool) -> None:
+    async def test_the_status_is_reported_even_if_the_body_does_not_end(self, content_type: str, goes_on: bool) -> None:
         async def body() -> AsyncIterator[bytes]:
             yield b": hello\n\n"
             if goes_on:
@@ -238,7 +238,7 @@ class TestWhatTheServerAnswers:
     @rows(
         ("url", "location", "there"),
         (URL, f"http://alice:{PASSWORD}@other.test/mcp?api_key={QUERY_KEY}#top", "http://other.test/mcp"),
-        ("https://mcp.test/mcp", "http://mcp.test/mcp/", "https://mcp.test/mcp/"),  # not out of TLS
+        ("https://mcp.test/mcp", "http://mcp.test/mcp/", "https://mcp.test/mcp/"),  # never from HTTPS to HTTP
     )
     async def test_a_redirect_is_reported_and_not_followed(self, url: str, location: str, there: str) -> None:
         asked: list[httpx2.Request] = []
@@ -253,21 +253,21 @@ class TestWhatTheServerAnswers:
 
 
 class TestNoAnswer:
-    async def test_a_name_that_does_not_resolve_is_named(self) -> None:
+    async def test_a_host_name_that_does_not_resolve_is_reported(self) -> None:
         said = await examine("http://no-such-host.invalid/mcp", "streamable-http", timeout=20)
         assert said == (
             "The host name of no-such-host.invalid:80 does not resolve: check the URL and the DNS of this machine."
         )
 
     @rows("host", "127.0.0.1", "localhost", "[::1]")
-    async def test_a_port_where_nothing_listens_is_named(self, host: str) -> None:
+    async def test_a_port_without_a_listener_is_reported(self, host: str) -> None:
         port = free_port()
         said = await examine(f"http://{host}:{port}/mcp", "sse")
-        # Where the machine has no IPv6, the reason is another one.
+        # The reason differs on machines without IPv6.
         assert f" {host}:{port}" in said
         assert "::" in host or said.startswith(f"Connection refused: nothing listens at {host}:{port}. Is the server")
 
-    async def test_a_host_that_takes_no_connection_is_told_from_a_silent_server(self) -> None:
+    async def test_a_host_that_accepts_no_connections_is_distinguished_from_a_silent_server(self) -> None:
         with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
             listener.bind(("127.0.0.1", 0))
             listener.listen(0)
@@ -280,12 +280,12 @@ class TestNoAnswer:
         assert said.startswith(f"No connection to 127.0.0.1:{port} in time")
 
     @rows(("timeout", "waits"), (SHORT, "0.8"), (0, "0"))
-    async def test_a_server_that_never_answers_is_not_waited_for(self, timeout: float, waits: str) -> None:
+    async def test_the_diagnosis_ends_although_the_server_never_answers(self, timeout: float, waits: str) -> None:
         said = await examine(URL, "streamable-http", answer=silence, timeout=timeout)
         assert said == f"mcp.test:80 does not answer within {waits} s: the server hangs or is too slow."
 
     @rows("written", b"", b"220 smtp.test ESMTP\r\n\r\n")
-    async def test_a_server_without_http_is_named(self, written: bytes) -> None:
+    async def test_a_server_that_does_not_speak_http_is_reported(self, written: bytes) -> None:
         async def answer(request: HttpRequest) -> None:
             request.writer.write(written)
 
@@ -294,7 +294,7 @@ class TestNoAnswer:
         assert said.startswith(f"127.0.0.1:{peer.port} closes the connection without a valid HTTP ans")
 
     @rows("url", "http://[::1/mcp", "http://host:port/mcp")
-    async def test_a_broken_url_is_called_invalid(self, url: str) -> None:
+    async def test_a_broken_url_is_reported_as_invalid(self, url: str) -> None:
         assert await Diagnosis(url=url, headers={}, transport="sse").run() == "The URL is not valid."
 
 
@@ -305,9 +305,7 @@ class TestTLS:
         with AppThread(app, ssl_certfile=str(certificate[0]), ssl_keyfile=str(certificate[1])) as served:
             yield served.origin
 
-    async def test_a_certificate_counts_once_it_is_trusted_and_plain_http_leads_to_https(
-        self, certificate, monkeypatch
-    ):
+    async def test_an_untrusted_certificate_is_reported_and_plain_http_leads_to_https(self, certificate, monkeypatch):
         with self.mcp_over_tls(certificate) as origin:
             said = await examine(f"{origin}/mcp", "streamable-http")
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate[0]))
@@ -319,13 +317,13 @@ class TestTLS:
         assert "not valid for 'localhost'." in elsewhere
         assert "speaks TLS (use https://)" in plain
 
-    async def test_https_to_a_plain_http_port_is_named(self, endpoints: tuple[str, str]) -> None:
+    async def test_https_to_a_plain_http_port_is_reported(self, endpoints: tuple[str, str]) -> None:
         place = endpoints[0].removeprefix("http://")
         said = await examine(f"https://{place}/mcp", "streamable-http")
         assert said.startswith(f"The TLS handshake with {place} fails (")
         assert "the server speaks plain HTTP there (use http://)" in said
 
-    async def test_a_server_that_demands_a_client_certificate_is_named(self, certificate, server_context, monkeypatch):
+    async def test_a_missing_client_certificate_is_reported(self, certificate, server_context, monkeypatch):
         async def hang_up(_: HttpRequest) -> None:
             pass
 
@@ -334,7 +332,7 @@ class TestTLS:
         server_context.verify_mode = ssl.CERT_REQUIRED
         async with ScriptedPeer(hang_up, ssl=server_context) as peer:
             said = await examine(f"https://127.0.0.1:{peer.port}/mcp", "sse")
-        # TLS 1.3 has the server refuse only after the handshake, so its alert and its reset race each other.
+        # With TLS 1.3, the server refuses only after the handshake, so its alert and its reset race each other.
         assert "a client certificate" in said
 
 

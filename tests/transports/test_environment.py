@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a server inherits: what reaches the network and installs packages, no secrets; more only if it is asked for.
+Servers inherit variables to reach the network and install packages, but no secrets, and others only on request.
 """
 
 import json
@@ -52,7 +52,7 @@ def seen_by(server, info: StdioServerInfo) -> dict[str, str | None]:
         }
 
 
-def test_a_server_inherits_what_reaches_the_network_and_installs_packages_and_no_secrets(stdio_server):
+def test_a_server_inherits_variables_for_the_network_and_for_packages_but_no_secrets(stdio_server):
     server = stdio_server()
     seen = seen_by(server, StdioServerInfo(server.command, server.args, env={"TZ": "UTC"}))
     assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "TZ": "UTC", "PATH": os.environ["PATH"]}
@@ -75,7 +75,7 @@ def test_inherit_env_adds_variables(inherit_env, further):
 
 
 @rows("inherit_env", None, ["A", "B_*"], [], True, False)
-def test_inherit_env_is_stored_only_if_it_is_given(inherit_env):
+def test_inherit_env_is_stored_only_if_it_is_set(inherit_env):
     info = StdioServerInfo("a", inherit_env=inherit_env)
     stored = json.loads(json.dumps(info.to_dict()))
     assert ("inherit_env" in stored) is (inherit_env is not None)
@@ -97,20 +97,20 @@ class TestWhereCommandsAreRestricted:
         (["OTEL_TOKEN"], "OTEL_TOKEN"),
         (True, "all variables"),
     )
-    def test_variables_that_the_operator_does_not_name_are_not_inherited(self, inherit_env, asked):
+    def test_variables_that_the_operator_does_not_list_are_not_inherited(self, inherit_env, asked):
         with pytest.raises(MCPConnectionError, match=f"`inherit_env` asks for {asked}, and where") as refusal:
             MCPTool("env", StdioServerInfo(sys.executable, inherit_env=inherit_env)).warm_up()
         assert "HAYSTACK_MCP_ALLOWED_ENV must name each variable that `inherit_env` may name" in str(refusal.value)
         assert "it allows AWS_PROFILE, OTEL_*" in str(refusal.value)
 
-    def test_the_fixed_list_and_what_the_operator_names_are_inherited(self, stdio_server):
+    def test_the_fixed_list_and_the_variables_listed_by_the_operator_are_inherited(self, stdio_server):
         server = stdio_server()
         names = ["AWS_PROFILE", "OTEL_*", "UV_CACHE_DIR", "LC_*"]
         seen = seen_by(server, StdioServerInfo(server.command, server.args, inherit_env=names))
         assert seen == {**INHERITED, **dict.fromkeys(NOT_INHERITED), "AWS_PROFILE": "/x", "PATH": os.environ["PATH"]}
 
 
-def test_a_secret_that_a_server_inherited_is_redacted_in_its_errors():
+def test_an_inherited_secret_is_redacted_in_the_errors_of_the_server():
     script = "import os, sys; sys.exit('no index: ' + os.environ['UV_INDEX_COMPANY_PASSWORD'])"
     with pytest.raises(MCPConnectionError, match=r"no index: \*\*\*"):
         MCPTool("x", StdioServerInfo(sys.executable, ["-c", script])).warm_up()

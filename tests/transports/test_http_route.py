@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What holds whatever carries the requests, httpx2's own transport or aiohttp: cookies, proxies, trust, failures and logs.
+Cookies, proxies, trust, failures and logs are the same with httpx2's transport and with aiohttp.
 """
 
 import asyncio
@@ -69,8 +69,10 @@ async def accept(_: HttpRequest) -> bytes:
     return response("200 OK", {})
 
 
-class TestProxiesOfTheEnvironment:
-    async def test_plain_requests_go_through_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+class TestEnvironmentProxies:
+    async def test_plain_requests_go_through_the_proxy_of_the_environment(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         async with ForwardProxy("alice:pa55") as proxy:
             monkeypatch.setenv("HTTP_PROXY", f"http://alice:pa55@127.0.0.1:{proxy.port}")
             async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
@@ -80,7 +82,7 @@ class TestProxiesOfTheEnvironment:
                     await post(direct, peer.url)
             assert proxy.requests == [f"POST {peer.url}"]
 
-    async def test_requests_with_tls_are_tunnelled(self, monkeypatch, certificate, server_context):
+    async def test_requests_with_tls_are_tunnelled_through_the_proxy(self, monkeypatch, certificate, server_context):
         trusted = ssl.create_default_context(cafile=str(certificate[0]))
         async with ScriptedPeer(accept, ssl=server_context) as peer:
             async with ForwardProxy() as proxy:
@@ -112,7 +114,7 @@ async def test_the_user_info_of_a_url_becomes_basic_authentication_without_an_au
 
 async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = True, **phases: float) -> str:
     """
-    Post a request that fails; return with what, and what that proves.
+    Post a request that fails. Return the error and the fate that it proves.
     """
     exchange = Exchange(1, "tools/call")
     async with opened(sender := new_sender(verify, timeout={**PHASES, **phases})):
@@ -127,7 +129,9 @@ async def fail(url: str, content: bytes = BODY, verify: ssl.SSLContext | bool = 
 
 
 class TestFailures:
-    async def test_what_proves_that_nothing_was_sent(self, server_context: ssl.SSLContext) -> None:
+    async def test_errors_before_a_request_is_sent_prove_that_it_did_not_run(
+        self, server_context: ssl.SSLContext
+    ) -> None:
         assert await fail("http://127.0.0.1:9/mcp?key=s3cret") == "ConnectError, REFUSED"
         assert await fail("http://nowhere.invalid/mcp?key=s3cret", connect=60) == "ConnectError, REFUSED"
         assert await fail("ftp://127.0.0.1/mcp") == "UnsupportedProtocol, REFUSED"
@@ -148,7 +152,7 @@ class TestFailures:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnonsense\r\n{",
     )
-    async def test_what_is_closed_early_or_no_http(self, written: bytes) -> None:
+    async def test_a_response_that_ends_early_or_is_not_http_loses_the_request(self, written: bytes) -> None:
         async def answer(request: HttpRequest) -> None:
             request.writer.write(written)
 
@@ -156,7 +160,7 @@ class TestFailures:
             assert await fail(f"{peer.url}?key=s3cret") == "RemoteProtocolError, LOST"
 
     @rows("written", b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
-    async def test_tls_that_breaks_after_the_handshake(self, certificate, server_context, written):
+    async def test_tls_that_breaks_after_the_handshake_loses_the_request(self, certificate, server_context, written):
         async def answer(request: HttpRequest) -> None:
             request.writer.write(written)
             os.write(request.writer.get_extra_info("socket").fileno(), b"no record of TLS")
@@ -166,7 +170,7 @@ class TestFailures:
         async with ScriptedPeer(answer, ssl=server_context) as peer:
             assert await fail(with_tls(peer), verify=trusted) == "ReadError, LOST"
 
-    async def test_a_server_that_says_nothing(self) -> None:
+    async def test_a_silent_server_loses_the_request(self) -> None:
         async def answer(request: HttpRequest) -> None:
             if request.target == "/begin":
                 request.writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
@@ -180,7 +184,7 @@ class TestFailures:
 class TestConnections:
     async def test_a_post_is_never_sent_twice(self) -> None:
         async def answer(_: HttpRequest) -> bytes | None:
-            # The connection that is used again is closed.
+            # The server closes the connection when it is used again.
             return None if len(peer.requests) == 2 else response("200 OK", {})
 
         async with ScriptedPeer(answer) as peer, opened(sender := new_sender()):
@@ -201,22 +205,22 @@ class TestConnections:
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nwrong",
     )
     @rows("is_read", False, True)
-    async def test_what_comes_over_an_idle_connection_is_no_answer(self, late: bytes | None, is_read: bool) -> None:
+    async def test_data_on_an_idle_connection_is_not_an_answer(self, late: bytes | None, is_read: bool) -> None:
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await post(sender, peer.url)
             connection = peer.requests[0].writer
             if late is None:
                 connection.get_extra_info("socket").shutdown(socket.SHUT_WR)
             else:
-                connection.write(late)  # the event loop has not told the client yet
-            for _ in range(10 if is_read else 0):  # now it has
+                connection.write(late)  # the client has not been notified yet
+            for _ in range(10 if is_read else 0):  # now the client has been notified
                 await asyncio.sleep(0)
             for _ in range(3):
                 later = await sender.send("POST", httpx2.URL(peer.url), {}, BODY)
                 assert (later.status_code, await sender.read(later)) == (200, b"{}")
         assert peer.connections == 2
 
-    async def test_interim_responses_are_passed_over_and_large_ones_arrive_whole(self) -> None:
+    async def test_interim_responses_are_skipped_and_large_responses_arrive_completely(self) -> None:
         async def answer(_: HttpRequest) -> bytes:
             interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
             return interim + response("200 OK", large)
@@ -232,7 +236,7 @@ class TestConnections:
             await wait_until_async(lambda: peer.closed, "the end of the connection")
 
 
-class TestWhatIsCarried:
+class TestSentRequests:
     @rows(
         "target",
         "/mcp",
@@ -243,13 +247,13 @@ class TestWhatIsCarried:
         "/mcp?url=http://x.test/?a=b",
         "/mcp;v=1?&&",
     )
-    async def test_a_target_arrives_as_it_is(self, target: str) -> None:
+    async def test_a_request_target_arrives_unchanged(self, target: str) -> None:
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             url = httpx2.URL(f"http://127.0.0.1:{peer.port}{target}#fragment")
             await post(sender, str(url))
         assert peer.requests[0].target == url.raw_path.decode()
 
-    async def test_headers_arrive_as_they_are(self) -> None:
+    async def test_headers_arrive_unchanged(self) -> None:
         headers = [("X-Twice", "1"), ("X-Twice", "2"), ("X-Empty", ""), ("User-Agent", "mine"), ("Accept", "a/b")]
         async with ScriptedPeer(accept) as peer, opened(sender := new_sender()):
             await sender.read(await sender.send("GET", httpx2.URL(peer.url), {}))
@@ -294,7 +298,7 @@ def client() -> httpx2.AsyncClient:
     return httpx2.AsyncClient(transport=open_transport(), timeout=5)
 
 
-# Values of NO_PROXY that name mcp.test, at port 8080.
+# Values of NO_PROXY that match mcp.test at port 8080.
 EXEMPT = ("*", "mcp.test", "MCP.TEST", ".mcp.test", "mcp.test:8080", "other.test, mcp.test", ".test")
 
 
@@ -309,20 +313,20 @@ class TestProxies:
         ("http://[::1]:9090/mcp", "[::1]:8080", False),
         ("http://[::1]:8080/mcp", "::1", True),
     )
-    def test_no_proxy_names_hosts_domains_and_networks(self, url, no_proxy, is_exempt):
+    def test_no_proxy_matches_hosts_domains_and_networks(self, url, no_proxy, is_exempt):
         proxy = "http://proxy.test:3128"
         found = environment_proxy(httpx2.URL(url), {"http": proxy, "https": proxy, "no": no_proxy})
         assert found == (None if is_exempt else proxy)
 
 
-async def test_sessions_share_what_is_trusted_by_default_until_it_changes(certificate, monkeypatch):
+async def test_sessions_share_the_default_trust_until_it_changes(certificate, monkeypatch):
     async def trusted(**parameters: Any) -> Any:
         return (await find_route(StreamableHttpServerInfo("https://mcp.test/mcp", **parameters))).verify
 
     shared = await trusted()
     assert isinstance(shared, ssl.SSLContext)
     assert await trusted() is shared
-    # It gets a certificate of its own, which must not be shown to the servers of others.
+    # This context gets a client certificate, which must not be shown to other servers.
     assert await trusted(client_cert=tuple(map(str, certificate))) is not shared
     assert await trusted(verify=False) is False
     bundle = certificate[0]
@@ -339,23 +343,23 @@ async def test_sessions_share_what_is_trusted_by_default_until_it_changes(certif
 
 
 async def test_connections_are_probed_by_tcp_keepalive(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")  # without a proxy it changes nothing
+    monkeypatch.setenv("no_proxy", "localhost,127.0.0.1")  # it has no effect without a proxy
     async with ScriptedPeer(not_found) as peer, client() as http, http.stream("GET", peer.url) as answered:
         connected = answered.extensions["network_stream"].get_extra_info("socket")
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
 
 
 class TestLogs:
-    async def test_the_secrets_of_a_url_are_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_the_secrets_in_a_url_are_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)
         async with ScriptedPeer(not_found) as peer:
             url = f"http://alice:{SECRET}@127.0.0.1:{peer.port}/mcp?api_key={SECRET}"
             async with opened(sender := new_sender()):
                 await post(sender, url)
             await Diagnosis(url=url, headers={}, transport="streamable-http").run()
-            async with open_client(Route(), 5.0) as http:  # as for tokens
+            async with open_client(Route(), 5.0) as http:  # as used for tokens
                 await http.get(url)
-            async with httpx2.AsyncClient() as http:  # that of somebody else
+            async with httpx2.AsyncClient() as http:  # a client of another library
                 await http.get(f"{peer.url}?page=1")
         assert f"POST {peer.url}?api_key=***" in caplog.text
         assert SECRET not in caplog.text
@@ -372,7 +376,7 @@ class TestLogs:
         assert "(b'X-Echo', b'***')" in caplog.text and SECRET not in caplog.text
 
 
-def test_many_sessions_that_are_opened_at_once_leave_few_threads_behind():
+def test_opening_many_sessions_at_once_leaves_few_threads_behind():
     before = set(threading.enumerate())
     infos = [StreamableHttpServerInfo("https://mcp.test/mcp") for _ in range(30)]
 

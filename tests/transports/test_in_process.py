@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers in this very process, and what they could do to it.
+Servers in this process must not harm it.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ FATAL = [SystemExit(2), KeyboardInterrupt(), Odd(), BaseExceptionGroup("two", [K
 
 
 @rows("error", *FATAL)
-def test_a_server_in_this_process_that_exits_ends_nothing_else(error: BaseException) -> None:
+def test_a_server_in_this_process_that_exits_ends_only_its_own_call(error: BaseException) -> None:
     server = MCPServer("quitter")
 
     @server.tool()
@@ -105,7 +105,7 @@ def test_a_server_in_this_process_that_exits_at_connect_or_in_a_listing_is_a_con
     connection.close()
 
 
-def test_what_a_lifespan_raises_is_the_error_of_the_connect() -> None:
+def test_an_error_of_the_lifespan_is_the_error_of_the_connect() -> None:
     @asynccontextmanager
     async def live(_server: Any) -> AsyncIterator[None]:
         raise LookupError("no database")
@@ -115,7 +115,7 @@ def test_what_a_lifespan_raises_is_the_error_of_the_connect() -> None:
         MCPConnection(InProcessServerInfo(Server("broken", lifespan=live))).open()
 
 
-def test_an_opening_that_is_given_up_ends_the_server() -> None:
+def test_the_server_ends_if_opening_it_is_given_up() -> None:
     was_cancelled = threading.Event()
 
     @asynccontextmanager
@@ -131,7 +131,7 @@ def test_an_opening_that_is_given_up_ends_the_server() -> None:
     assert was_cancelled.wait(LIMIT)
 
 
-def test_a_server_lives_as_long_as_the_session_and_a_call_that_is_given_up_is_cancelled() -> None:
+def test_a_server_runs_as_long_as_its_session_and_an_abandoned_call_is_cancelled() -> None:
     was_cancelled, has_ended = threading.Event(), threading.Event()
 
     @asynccontextmanager
@@ -160,7 +160,7 @@ def test_a_server_lives_as_long_as_the_session_and_a_call_that_is_given_up_is_ca
     assert server._lowlevel_server.middleware == middleware
 
 
-def test_closing_ends_what_is_under_way_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_ends_running_calls_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_process, "_GRACE", 0.2)
     is_running, goes_on = threading.Event(), threading.Event()
     server = MCPServer("stubborn")
@@ -182,7 +182,7 @@ def test_closing_ends_what_is_under_way_within_a_bound(monkeypatch: pytest.Monke
     goes_on.set()
 
 
-def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(tmp_path, monkeypatch):
+def test_a_module_that_exits_on_import_is_a_connection_error(tmp_path, monkeypatch):
     (tmp_path / "module_that_exits.py").write_text("raise SystemExit(2)")
     monkeypatch.syspath_prepend(tmp_path)
     connection = MCPConnection(InProcessServerInfo("module_that_exits:server"))
@@ -191,7 +191,7 @@ def test_a_module_that_exits_when_it_is_imported_is_a_connection_error(tmp_path,
     connection.close()
 
 
-def test_a_module_whose_import_hangs_does_not_hold_up_the_end_of_the_program(tmp_path: Path) -> None:
+def test_a_module_whose_import_hangs_does_not_delay_the_end_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "module_that_hangs.py").write_text("import threading; print('importing'); threading.Event().wait()")
     program = """
         from haystack_integrations.tools.mcp import InProcessServerInfo, MCPConnection, MCPConnectionError

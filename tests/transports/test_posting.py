@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One HTTP request: what it carries, where it goes, and what its end proves. And event streams, in pieces of every size.
+A single HTTP request: its headers, redirects and fate. Also the parser of event streams, in pieces of every size.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -29,7 +29,7 @@ BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}'
 
 class Network:
     """
-    A transport that answers with a function, or raises what it returns.
+    A transport whose answers are responses, statuses or functions; exceptions are raised.
     """
 
     def __init__(self, *answers: Any) -> None:
@@ -58,7 +58,7 @@ def redirect(status: int, location: str) -> Callable[[httpx2.Request], httpx2.Re
 
 
 class TestHeaders:
-    async def test_those_of_a_request_precede_those_of_all_and_those_of_the_user_precede_both(self) -> None:
+    async def test_headers_of_a_request_override_those_of_all_requests_and_the_users_override_both(self) -> None:
         network = Network(200)
         sender = network.sender(headers={"X-A": "all", "x-b": "all", "Accept": "all"})
         token = current_identity.set(Identity(headers={"x-a": "user", "Authorization": "Bearer user-t0ken"}))
@@ -78,7 +78,7 @@ class TestHeaders:
         await post(network.sender(timeout={**PHASES, "read": 2.0}), Exchange(1, method))
         assert network.requests[0].extensions["timeout"]["read"] == read
 
-    async def test_cookies_of_a_user_come_back_in_no_request_of_another(self) -> None:
+    async def test_cookies_of_a_user_are_not_sent_with_requests_of_another_user(self) -> None:
         def answer(request: httpx2.Request) -> httpx2.Response:
             user = request.headers["x-user"]
             cookies = [("Set-Cookie", f"login={user}; Path=/"), ("Set-Cookie", "zone=b; Path=/; HttpOnly")]
@@ -93,7 +93,7 @@ class TestHeaders:
         cookies = [request.headers.get("cookie") for request in network.requests]
         assert cookies == [None, "login=ann; zone=b", None, None, "login=bob; zone=b", "login=ann; zone=b"]
 
-    async def test_a_request_of_nobody_gets_no_cookie_of_the_last_user(self) -> None:
+    async def test_a_request_without_an_identity_gets_no_cookies_of_the_last_user(self) -> None:
         network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "login=ann; Path=/"}))
         ann = Identity(key="ann", headers={})
         sender = network.sender()
@@ -117,7 +117,7 @@ class TestRedirects:
         (307, "https://mallory:x@mcp.test/mcp", None),
         (307, "http://[::1", None),
     )
-    async def test_those_within_the_origin_are_followed_with_all_that_was_sent(self, status, location, leads_to):
+    async def test_redirects_within_the_origin_are_followed_with_the_whole_request(self, status, location, leads_to):
         network = Network(redirect(status, location), 200)
         exchange = Exchange(1, "tools/call")
         answered = await post(network.sender(headers={"Authorization": "Bearer x"}), exchange)
@@ -129,14 +129,14 @@ class TestRedirects:
             assert second.headers["host"] == first.headers["host"] == "mcp.test"
         assert exchange.fate is (Fate.NEW if leads_to is None else Fate.SENT)
 
-    async def test_the_way_to_https_is_followed_and_by_a_get_every_way_within_the_origin(self) -> None:
+    async def test_redirects_to_https_are_followed_and_for_get_all_redirects_within_the_origin(self) -> None:
         network = Network(redirect(308, "https://mcp.test/mcp"), 200)
         assert (await post(network.sender(), url=httpx2.URL("http://mcp.test/mcp"))).status_code == 200
         network = Network(redirect(302, "/events"), 200)
         assert (await network.sender().send("GET", URL, {})).status_code == 200
         assert [request.method for request in network.requests] == ["GET", "GET"]
 
-    async def test_a_circle_is_left(self) -> None:
+    async def test_a_redirect_loop_ends(self) -> None:
         network = Network(redirect(307, "/mcp"))
         assert (await post(network.sender())).status_code == 307
         assert len(network.requests) == posting._MAX_REDIRECTS
@@ -148,7 +148,7 @@ class TestFates:
         *((kind("why"), Fate.REFUSED) for kind in CONNECT_ERRORS),
         *((kind("why"), Fate.LOST) for kind in (httpx2.WriteTimeout, httpx2.ReadError, RuntimeError)),
     )
-    async def test_only_a_connection_that_was_not_made_proves_that_nothing_was_sent(self, error, fate):
+    async def test_only_a_failed_connect_proves_that_nothing_was_sent(self, error, fate):
         sender, exchange = Network(error).sender(), Exchange(1, "tools/call")
         with pytest.raises(type(error)) as raised:
             await post(sender, exchange)
@@ -161,7 +161,7 @@ class TestFates:
             else f"the connection was cut before the answer came ({name})"
         )
 
-    async def test_what_was_sent_once_stays_sent_when_the_second_attempt_finds_no_connection(self) -> None:
+    async def test_a_request_stays_sent_if_its_second_attempt_cannot_connect(self) -> None:
         class Stubborn(httpx2.Auth):
             async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
                 yield request
@@ -172,7 +172,7 @@ class TestFates:
             await post(sender, exchange)
         assert exchange.fate is Fate.SENT
 
-    async def test_it_is_marked_as_sent_before_a_byte_can_leave(self) -> None:
+    async def test_a_request_is_marked_as_sent_before_a_byte_can_leave(self) -> None:
         exchange = Exchange(1, "tools/call")
         fates: list[Fate] = []
         network = Network(lambda _: fates.append(exchange.fate) or httpx2.Response(200))
@@ -182,7 +182,7 @@ class TestFates:
 
 class Tokens(httpx2.Auth):
     """
-    Gets a token once the server refuses a request, from the body of the answer of another server.
+    Gets a token from another server when a request is refused; uses the bodies of both responses.
     """
 
     requires_response_body = True
@@ -202,7 +202,7 @@ class Tokens(httpx2.Auth):
 
 
 class TestAuth:
-    async def test_a_custom_one_gets_the_bodies_and_sends_requests_of_its_own(self) -> None:
+    async def test_a_custom_auth_reads_bodies_and_sends_its_own_requests(self) -> None:
         network = Network(httpx2.Response(401, text="who"), httpx2.Response(200, text="t0ken"), 200)
         exchange = Exchange(1, "tools/call")
         assert (await post(network.sender(auth=Tokens()), exchange)).status_code == 200
@@ -210,7 +210,7 @@ class TestAuth:
         assert network.requests[2].headers["authorization"] == "Bearer who-t0ken"
         assert exchange.fate is Fate.SENT
 
-    async def test_if_the_token_cannot_be_got_the_request_did_not_run(self) -> None:
+    async def test_the_request_did_not_run_if_its_token_cannot_be_obtained(self) -> None:
         sender, exchange = Network(401).sender(auth=Tokens(fails=True)), Exchange(1, "tools/call")
         with pytest.raises(MCPAuthorizationError) as raised:
             await post(sender, exchange)
@@ -218,7 +218,7 @@ class TestAuth:
         assert exchange.fate is Fate.REFUSED
         assert exchange.answer.exception().is_unauthorized  # type: ignore[union-attr]
 
-    async def test_a_copy_of_the_request_counts_as_the_request(self) -> None:
+    async def test_a_copy_of_the_request_is_treated_like_the_request(self) -> None:
         class Signing(httpx2.Auth):
             async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
                 url = request.url.copy_merge_params({"signature": "x"})
@@ -229,7 +229,7 @@ class TestAuth:
         assert exchange.fate is Fate.SENT
         assert network.requests[0].extensions["timeout"] == PHASES
 
-    async def test_where_nobody_may_log_in_the_refusal_comes_back(self) -> None:
+    async def test_the_refusal_is_returned_if_no_login_is_allowed(self) -> None:
         network = Network(401)
         refused = await network.sender(auth=Tokens()).send("GET", URL, {}, may_log_in=False)
         assert refused.status_code == 401
@@ -240,8 +240,8 @@ def busy(status: int, after: str) -> httpx2.Response:
     return httpx2.Response(status, headers={"Retry-After": after})
 
 
-class TestRest:
-    async def test_a_stream_neither_waits_nor_makes_others_wait(self) -> None:
+class TestThrottle:
+    async def test_a_stream_is_neither_throttled_nor_throttles_others(self) -> None:
         sender = Network(busy(503, "60")).sender()
         assert (await sender.send("GET", URL, {})).status_code == 503
         assert sender.life.throttle.seconds == 0
@@ -271,7 +271,7 @@ def message(data: str, last_id: str = "", retry: int | None = None) -> tuple[str
     return "message", data, last_id, retry
 
 
-# httpx2 reads them as the specification says.
+# httpx2 parses these streams as specified.
 STREAMS = [
     (b"data: a\r\rdata:b\r\n\r\n", [message("a"), message("b")]),
     ("data: \u6f22\u2028\x0b\x85\n\n".encode(), [message("\u6f22\u2028\x0b\x85")]),
@@ -291,7 +291,7 @@ async def test_a_stream_is_utf_8_whatever_its_content_type_says_and_read_in_any_
 
 
 @rows("stream", b"data: " + b"x" * MAX_SIZE, b":" + b"x" * MAX_SIZE, b"data: 1\n" * 200, b"other: 1\n" * 200)
-async def test_what_is_too_large_is_not_kept(stream: bytes) -> None:
+async def test_events_that_are_too_large_are_an_error(stream: bytes) -> None:
     with pytest.raises(TooLargeError):
         await read(*(stream[at : at + 10] for at in range(0, len(stream), 10)))
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-HTTP error responses as servers send them: what each says about the request and the session, and which requests may be
-sent again, because the tool cannot have run.
+HTTP error responses of real servers: what each one proves about the request and the session, and which requests may be
+sent again because the tool cannot have run.
 """
 
 import json
@@ -64,7 +64,7 @@ class TestFates:
         (429, {"Retry-After": "7"}, "no", Fate.REFUSED),
         (500, {"Retry-After": "7"}, "no", Fate.LOST),
     )
-    async def test_a_status_tells_whether_the_request_ran(self, status, headers, body, fate):
+    async def test_a_status_shows_whether_the_request_can_have_run(self, status, headers, body, fate):
         session, exchange = judged(httpx2.Response(status, headers=headers, text=body), session=False)
         assert (exchange.fate, session) == (fate, None)
         error = failure(exchange)
@@ -101,7 +101,7 @@ class TestFates:
         ("x" * 300, f"{'x' * 200}..."),
         ("", ""),
     )
-    async def test_what_the_body_says_is_kept_apart_from_the_reason(self, body: Any, said: str) -> None:
+    async def test_the_text_of_the_body_is_kept_apart_from_the_reason(self, body: Any, said: str) -> None:
         _, exchange = judged(answer(403, body))
         denied = failure(exchange)
         assert (denied.reason, denied.said) == ("the server answered with HTTP 403 Forbidden", said)
@@ -114,7 +114,9 @@ class TestFates:
         ("http://mcp.test/mcp", "Redirect to http://mcp.test/mcp not followed: it leaves TLS. "),
         ("http://[::1", "the server answered with HTTP 302 Found"),
     )
-    async def test_a_redirect_elsewhere_is_a_refusal_that_says_where(self, location: str, reason: str) -> None:
+    async def test_a_redirect_to_another_origin_is_a_refusal_that_names_the_target(
+        self, location: str, reason: str
+    ) -> None:
         request = httpx2.Request("POST", "https://mcp.test/mcp")
         _, exchange = judged(httpx2.Response(302, headers={"Location": location}, request=request))
         error = failure(exchange)
@@ -125,13 +127,13 @@ class TestFates:
 class TestStreamableHttp:
     @rows(
         ("status", "body", "session"),
-        # 404 is the protocol's sign of an unknown session, whatever the body says.
+        # In the protocol, 404 means an unknown session, whatever the body says.
         (404, "", LOST),
         (404, error("Session not found", id=None), LOST),
         (404, {"id": "8", "error": {"message": "for another request"}}, LOST),
-        # Unless whoever answers has seen the request.
+        # The exception is an answer from a server that has seen the request.
         (404, error("Session not found", id=7), DOUBTFUL),
-        # 400 counts if all it says is that the session is unknown.
+        # 400 counts if its whole text is that the session is unknown.
         (400, "Bad Request: No valid session ID provided", LOST),
         (400, "Session not found", LOST),
         (400, "Invalid or missing session ID", LOST),
@@ -142,12 +144,12 @@ class TestStreamableHttp:
         (400, {"error": "unknown session"}, LOST),
         (400, "The provided SessionId was not found or has expired, please re-initialize your connection.", LOST),
         (400, "Session 1f0e-22 has been terminated. Please reinitialize", LOST),
-        # A text that says more may be that of the tool.
+        # A longer text may be the tool's.
         (400, "Session not found in the database of the tool", DOUBTFUL),
         (400, "Session not found, please re-initialize the tool", DOUBTFUL),
         (400, "No session" + "!" * 191, DOUBTFUL),
         (400, "No session" + "!" * 190, LOST),
-        # In any other words, it may be about the session.
+        # With any other text, it may be about the session.
         (400, error("Session not found", id=7), DOUBTFUL),
         (400, error("Not ready", id=7, error={"code": -32600, "message": "Not ready"}), DOUBTFUL),
         (400, {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "error": "Session expired"}, DOUBTFUL),
@@ -158,11 +160,11 @@ class TestStreamableHttp:
         (422, "Unexpected message, expect initialize request", DOUBTFUL),
         (500, "Session not found", DOUBTFUL),
         (500, error("Server was not initialised", id=7), DOUBTFUL),
-        # Unless it is from whoever processed the request.
+        # The exception is an error of the code that processed the request.
         (400, error("", id=7, error={"code": -32602, "message": "No such session"}), ALIVE),
         (404, error("", id=7, error={"code": -32601, "message": "No such method"}), DOUBTFUL),
         (422, error("", id="7", error={"code": -32603, "message": "broken"}), ALIVE),
-        # Everything else is about the request only.
+        # All others are only about the request.
         (413, "Session too large", ALIVE),
         (500, "oops", ALIVE),
         (503, "", ALIVE),
@@ -176,13 +178,13 @@ class TestStreamableHttp:
 
     @rows("status", 400, 401, 403, 404, 500)
     async def test_not_every_refusal_is_about_the_session(self, status: int) -> None:
-        # That of what servers need not know,
+        # Refusals of messages that servers need not support are not,
         for method in ("notifications/initialized", "ping", "logging/setLevel", "unknown/method"):
             if status != 404:
                 assert judged(answer(status, "the session does not want that"), method=method)[0] is ALIVE
-        # where there is no session,
+        # nor those without a session,
         assert judged(answer(status, "Session not found"), session=False)[0] is ALIVE
-        # and one that asks for authorization.
+        # nor those that ask for authorization.
         challenge = httpx2.Response(401, headers={"WWW-Authenticate": "Bearer"})
         assert judged(challenge)[0] is ALIVE
 
@@ -204,7 +206,7 @@ def rpc_error(message: str) -> dict[str, Any]:
     httpx2.Response(302),
 )
 @pytest.mark.parametrize("recovers", [True, False])
-def test_after_a_refusal_that_might_be_about_the_session_the_next_call_opens_a_new_one(refusal, recovers):
+def test_after_a_refusal_that_may_be_about_the_session_the_next_call_opens_a_new_session(refusal, recovers):
     def answer(server: HandshakeServer, message: dict[str, Any]) -> httpx2.Response | None:
         if server.runs == 1 or (recovers and server.session != FIRST):
             return None
@@ -246,7 +248,7 @@ def test_after_two_failures_of_the_server_in_a_row_the_next_call_opens_a_new_ses
     assert (server.sessions, server.runs) == (1 if failure.status_code == 504 else 2, 5)
 
 
-def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one() -> None:
+def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_session() -> None:
     listed: list[str | None] = []
 
     def listing(server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response | None:
@@ -263,9 +265,9 @@ def test_a_listing_that_is_refused_in_its_session_is_read_in_a_new_one() -> None
 @rows(
     ("status", "text"),
     (500, "no such session at the bank"),
-    (200, "Invalid request parameters"),  # all that the Python SDK says of many faults
+    (200, "Invalid request parameters"),  # the Python SDK's text for many faults
 )
-def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str) -> None:
+def test_an_error_of_the_tool_does_not_affect_the_session(status: int, text: str) -> None:
     server = HandshakeServer(lambda _, message: error_of(message, -32602, text, status=status))
     with MCPConnection(server.info()) as connection:
         for _ in range(2):
@@ -275,9 +277,7 @@ def test_an_error_of_the_tool_leaves_the_session_as_it_is(status: int, text: str
 
 
 @pytest.mark.parametrize("status", [400, 403, 429, 500])
-def test_whoever_is_refused_sees_what_the_server_says_and_others_do_not(
-    status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_only_the_refused_caller_sees_the_text_of_the_server(status: int, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     said = "the account A-4711 is blocked"
     server = HandshakeServer(lambda *_: httpx2.Response(status, json={"message": said}))
@@ -285,7 +285,7 @@ def test_whoever_is_refused_sees_what_the_server_says_and_others_do_not(
         for _ in range(5):
             with pytest.raises(MCPInvocationError, match=rf"HTTP {status} [^:]+: {said}\. The tool ") as failure:
                 connection.call_tool("pay")
-        if status != 403:  # the server is left alone
+        if status != 403:  # after the fifth failure, no call is sent
             with pytest.raises(MCPInvocationError, match=f"The last one: .*HTTP {status}") as failure:
                 connection.call_tool("pay")
             assert "A-4711" not in str(failure.value)
@@ -299,7 +299,7 @@ def test_whoever_is_refused_sees_what_the_server_says_and_others_do_not(
     (httpx2.Response(500, json=rpc_error("The disk is full")), "HTTP 500 Internal Server Error: The disk is full."),
     (httpx2.Response(403, json={"message": "MCP is off for acme"}), "HTTP 403 Forbidden: MCP is off for acme."),
 )
-def test_a_failed_connect_says_what_the_server_says(refusal: httpx2.Response, said: str) -> None:
+def test_the_error_of_a_failed_connect_quotes_the_server(refusal: httpx2.Response, said: str) -> None:
     transport = httpx2.MockTransport(lambda _: refusal)
     info = StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport)
     with pytest.raises(MCPConnectionError, match=re.escape(f": it answered with {said}")):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Server infos: what their fields take, how they are stored, and what is short for one.
+Server infos: the values of their fields, how they are stored, and the short forms for one.
 """
 
 import copy
@@ -49,7 +49,7 @@ OPTIONAL = Secret.from_env_var("MCP_TEST_NOT_SET", strict=False)
 
 @dataclasses.dataclass
 class CarrierPigeonInfo(MCPServerInfo):
-    """A server info of a user's own."""
+    """A custom server info."""
 
     loft: str
     leg_ring: Any = None
@@ -59,7 +59,7 @@ class CarrierPigeonInfo(MCPServerInfo):
 
 
 class PlainInfo(MCPServerInfo):
-    """One that is no dataclass."""
+    """A server info that is not a dataclass."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -77,14 +77,14 @@ class TestDocumentedFields:
         (StreamableHttpServerInfo, "url token headers timeout max_retries base_delay max_delay oauth_config"),
         (InProcessServerInfo, "server"),
     )
-    def test_those_of_2_1_are_positional_and_the_others_are_keywords(self, info_class, positional):
+    def test_the_fields_of_2_1_are_positional_and_the_others_are_keywords(self, info_class, positional):
         parameters = inspect.signature(info_class).parameters.values()
         keywords = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
         assert [parameter.name for parameter in parameters if parameter.name not in keywords] == positional.split()
         assert {"max_in_flight", "failure_pause", "negotiation"} <= set(keywords)
         assert dataclasses.is_dataclass(info_class)
 
-    def test_infos_of_equal_fields_are_equal(self):
+    def test_infos_with_equal_fields_are_equal(self):
         assert StdioServerInfo("a", ["b"]) == StdioServerInfo("a", args=["b"])
         assert StdioServerInfo("a") != StdioServerInfo("b")
         secret = Secret.from_env_var("X")
@@ -128,7 +128,7 @@ class TestValidation:
             )
         ),
     )
-    def test_what_is_invalid_is_refused_by_name_and_without_its_secrets(self, info_class, parameters, message):
+    def test_an_invalid_value_is_refused_with_its_name_and_without_its_secrets(self, info_class, parameters, message):
         valid = {"command": "uvx"} if info_class is StdioServerInfo else {"url": "http://h/mcp"}
         with pytest.raises(ValueError, match=message) as raised:
             info_class(**{**valid, **parameters})
@@ -136,7 +136,7 @@ class TestValidation:
         assert SECRET not in f"{raised.value} {raised.value.__cause__} {raised.value.__context__}"
 
     @rows("url", "http://h", "http://[::1]:8000/mcp", "HTTP://h/x", "https://u:p@h/x?k=v", "http://münchen.de/mcp")
-    def test_any_http_url_will_do_and_white_space_around_it_is_no_part_of_it(self, url, monkeypatch):
+    def test_any_http_url_is_valid_and_white_space_around_it_is_removed(self, url, monkeypatch):
         assert StreamableHttpServerInfo(f" {url} \n").url == SSEServerInfo(url).url == url
         monkeypatch.setenv("MCP_URL", f"{url}\n")
         assert StreamableHttpServerInfo(Secret.from_env_var("MCP_URL"))._resolved_url() == url
@@ -149,7 +149,7 @@ class TestValidation:
         ("tests.servers.inprocess:calls", "it is a list, not an MCP server"),
         ("no_such_module_here:server", "no_such_module_here"),
     )
-    def test_what_turns_out_to_be_no_server_is_a_connection_error(self, server, reason):
+    def test_an_object_that_is_not_a_server_is_a_connection_error(self, server, reason):
         tool = MCPTool("x", InProcessServerInfo(server))
         with pytest.raises(MCPConnectionError, match=reason):
             tool.warm_up()
@@ -158,7 +158,7 @@ class TestValidation:
 
 class TestBaseUrl:
     @pytest.mark.filterwarnings("ignore:base_url is deprecated")
-    def test_it_is_deprecated_and_becomes_the_url_unless_there_is_one(self):
+    def test_base_url_is_deprecated_and_becomes_the_url_unless_there_is_one(self):
         with pytest.warns(DeprecationWarning, match="use url instead") as caught:
             info = SSEServerInfo(base_url=f"http://u:{SECRET}@h:8000/")
         assert info.url == f"http://u:{SECRET}@h:8000/sse" and SECRET not in repr(info)
@@ -172,7 +172,7 @@ class TestBaseUrl:
 
     @rows("base_url", None, 5, "ftp://h", "h")
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-    def test_one_of_them_is_needed(self, base_url):
+    def test_a_url_or_a_base_url_is_required(self, base_url):
         with pytest.raises(ValueError, match="url"):
             SSEServerInfo(base_url=base_url)
 
@@ -192,34 +192,34 @@ class TestTokenAndHeaders:
             },
             {"X-Key": "two", "X-Fix": "three", "Authorization": "Bearer one"},
         ),
-        # What has no value, and needs none, is left out.
+        # Optional secrets without a value are omitted.
         ({"token": OPTIONAL, "headers": {"X-Key": OPTIONAL, "X-Fix": "y"}}, {"X-Fix": "y"}),
     )
-    def test_both_are_sent_unless_the_headers_have_an_authorization(self, monkeypatch, parameters, sent):
+    def test_token_and_headers_are_sent_unless_the_headers_have_an_authorization(self, monkeypatch, parameters, sent):
         monkeypatch.setenv("MY_TOKEN", "one")
         monkeypatch.setenv("MY_KEY", "two")
         for http_info in (SSEServerInfo, StreamableHttpServerInfo):
             assert http_info(url="http://h/x", **parameters)._resolved_headers() == sent
 
-    def test_a_header_without_a_value_is_left_out_as_version_2_1_wrote_such(self, caplog):
+    def test_a_header_without_a_value_is_omitted_as_in_files_of_version_2_1(self, caplog):
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
         stored = {**SSEServerInfo("http://h/x").to_dict(), "headers": {"X-Key": None, "X-Fix": "y"}}
         assert SSEServerInfo.from_dict(stored) == SSEServerInfo("http://h/x", headers={"X-Fix": "y"})
         assert "The header 'X-Key' has no value" in caplog.text
 
-    def test_what_has_no_value_and_needs_one_is_an_error_that_names_the_variable(self):
+    def test_a_required_secret_without_a_value_is_an_error_that_names_the_variable(self):
         tool = MCPTool("add", SSEServerInfo("http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}))
         with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
             tool.warm_up()
         tool.close()
 
-    def test_the_empty_variable_of_a_token_is_named_in_a_warning_as_version_2_1_sent_none(self, monkeypatch, caplog):
+    def test_an_empty_variable_of_a_token_is_a_warning_because_version_2_1_sent_no_token(self, monkeypatch, caplog):
         monkeypatch.setenv("MCP_TEST_EMPTY", "")
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
         assert SSEServerInfo("http://h/x", token=Secret.from_env_var("MCP_TEST_EMPTY"))._resolved_headers() == {}
         assert "variable MCP_TEST_EMPTY is empty, so no token is sent" in caplog.text
 
-    async def test_an_optional_secret_without_a_value_is_named_in_a_warning(self, caplog):
+    async def test_a_warning_names_an_optional_secret_without_a_value(self, caplog):
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
         info = SSEServerInfo("http://h/x", token=OPTIONAL, headers={"X-Key": OPTIONAL}, proxy=OPTIONAL)
         info._resolved_headers()
@@ -236,7 +236,7 @@ class TestTokenAndHeaders:
                 assert json.loads(tool.invoke(name=name))["structuredContent"] == {"result": value}
 
     @rows(("kind", "value"), (SSEServerInfo, f"{SECRET}\n"), (StreamableHttpServerInfo, f"{SECRET}é"))
-    def test_a_header_that_cannot_be_sent_is_named_and_not_shown(self, kind: Any, value: str) -> None:
+    def test_an_error_names_a_header_that_cannot_be_sent_without_its_value(self, kind: Any, value: str) -> None:
         connection = MCPConnection(kind(url="http://127.0.0.1:1/mcp", token=value))
         with pytest.raises(MCPConnectionError, match="header 'Authorization'") as raised:
             connection.open()
@@ -246,7 +246,7 @@ class TestTokenAndHeaders:
 
 
 class TestDescriptions:
-    def test_descriptions_say_what_and_where(self):
+    def test_descriptions_name_the_kind_and_the_address(self):
         assert SSEServerInfo("http://h/sse").describe() == "SSE server at http://h/sse"
         assert StreamableHttpServerInfo("http://h/mcp").describe() == "streamable HTTP server at http://h/mcp"
         assert StdioServerInfo("uvx").describe() == "stdio server `uvx`"
@@ -273,35 +273,35 @@ class TestDictionaries:
         assert type(info).from_dict(data) == MCPServerInfo.from_dict(data) == info
         assert data == before == type(info).from_dict(data).to_dict()
 
-    def test_what_2_1_does_not_know_is_written_only_if_it_was_chosen(self):
+    def test_fields_that_2_1_does_not_know_are_written_only_if_they_were_set(self):
         newer = {"max_message_size", "max_in_flight", "failure_pause", "negotiation"}
         for info in (StdioServerInfo("a"), SSEServerInfo("http://h/sse"), StreamableHttpServerInfo("http://h/mcp")):
             assert not newer & info.to_dict().keys()
 
-    def test_an_info_that_is_no_dataclass_makes_the_round_trip(self):
+    def test_an_info_that_is_not_a_dataclass_makes_the_round_trip(self):
         twin = MCPServerInfo.from_dict(PlainInfo("here").to_dict())
         assert isinstance(twin, PlainInfo)
         assert twin.where == "here"
         assert repr(twin) == "PlainInfo(where='here')"
 
-    def test_an_unknown_parameter_is_refused_by_name(self):
+    def test_an_unknown_parameter_is_refused_with_its_name(self):
         with pytest.raises(ValueError, match=r"SSEServerInfo has no parameter 'colour'; it knows .*max_retries"):
             SSEServerInfo.from_dict({"type": "x", "colour": "red"})
         with pytest.raises(ValueError, match=r"has no parameter 'comand'.*Did you mean `command`\?"):
             StdioServerInfo.from_dict({"type": "x", "comand": "red"})
 
-    def test_the_empty_oauth_config_of_older_files_is_passed_over(self):
+    def test_the_empty_oauth_config_of_older_files_is_ignored(self):
         data = {"type": "x", "url": "http://h/mcp", "oauth_config": None}
         assert StreamableHttpServerInfo.from_dict(data) == StreamableHttpServerInfo("http://h/mcp")
         with pytest.raises(ValueError, match="OAuthConfig has no parameter 'client'"):
             StreamableHttpServerInfo.from_dict({**data, "oauth_config": {"client": "x"}})
 
     @rows("data", {}, {"url": "http://h"}, {"type": None}, {"type": 5}, {"type": "stdio"}, None, "x", [])
-    def test_data_without_a_class_are_refused(self, data):
+    def test_data_without_a_class_is_refused(self, data):
         with pytest.raises(ValueError, match="class path of a server info under 'type'"):
             MCPServerInfo.from_dict(data)
 
-    def test_a_server_object_is_traced_by_its_name_and_not_written(self):
+    def test_a_server_object_is_traced_by_name_and_cannot_be_stored(self):
         info = InProcessServerInfo(CALC)
         assert info._to_trace_dict()["server"] == "in-process server 'calc'"
         with pytest.raises(ValueError, match=r"cannot be serialized. Create it with the import path"):
@@ -331,13 +331,13 @@ SERVERS = [MCPServer("one"), Server("two"), FastMCP("three")]
     (StdioServerInfo("uvx"), StdioServerInfo("uvx")),
     *((server, InProcessServerInfo(server)) for server in SERVERS),
 )
-def test_what_reaches_a_server_becomes_its_server_info(target: Any, info: Any) -> None:
+def test_every_short_form_becomes_a_server_info(target: Any, info: Any) -> None:
     assert server_info_from(target) == info
     assert MCPToolset(target).server_info == info
     assert MCPTool("add", target).server_info == info
 
 
-def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path) -> None:
+def test_the_path_of_a_script_is_run_with_its_interpreter(tmp_path: Path) -> None:
     for name in ("server.py", "server.js"):
         (tmp_path / name).touch()
     python, script = tmp_path / "server.py", str(tmp_path / "server.js")
@@ -361,7 +361,7 @@ def test_the_path_of_a_script_is_run_with_what_it_is_written_for(tmp_path: Path)
     ({"command": "x", "disabledTools": ["a"]}, "are parameters of MCPToolset"),
     ({"comand": "x"}, "Did you mean `command`?"),
 )
-def test_anything_else_is_an_error_that_says_what_is_meant(target: Any, reason: str) -> None:
+def test_anything_else_is_an_error_that_lists_what_is_accepted(target: Any, reason: str) -> None:
     with pytest.raises(ValueError) as error:
         server_info_from(target)
     assert reason in str(error.value)
@@ -374,7 +374,7 @@ def test_a_template_without_usable_variables_is_refused(template: str) -> None:
         SecretTemplate(template)
 
 
-def test_a_template_takes_its_defaults_and_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_uses_its_defaults_and_names_missing_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     template = SecretTemplate("$1 ${NOT_SET_1} ${env:NOT_SET_2:-a:-b} ${SET}")
     monkeypatch.setenv("SET", "s3ntinel")
     with pytest.raises(ValueError, match=r"are not set: NOT_SET_1$"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Messages over SSE to servers that are odd, break off or lead elsewhere.
+Messages over SSE to servers that behave oddly, break off or redirect.
 """
 
 import asyncio
@@ -24,14 +24,14 @@ from tests.support.scripted_peer import event
 from tests.support.waiting import LIMIT, wait_until_async
 
 URL = "https://mcp.example.com/sse"
-# Some servers write white space around it.
+# Some servers write white space around the endpoint.
 ENDPOINT = b"event: endpoint\ndata:  /messages?session=1 \n\n"
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
 
 class Server:
     """
-    Answers with an event stream of what a test puts there, and each message as the test says.
+    Answers with an event stream of the test's events, and answers each message as the test says.
     """
 
     def __init__(self, *events: bytes | Exception, post: Callable[[httpx2.Request], Any] = lambda _: 202) -> None:
@@ -39,7 +39,7 @@ class Server:
         self._events: asyncio.Queue[bytes | Exception | None] = asyncio.Queue()
         for each in events:
             self._events.put_nowait(each)
-        # In place of the stream.
+        # The answer in place of the stream.
         self.refusal: httpx2.Response | Exception | None = None
         self.posted: list[httpx2.Request] = []
 
@@ -89,7 +89,7 @@ def result(number: int) -> bytes:
     ),
     ((httpx2.ReadError("cut"),), "the event stream was cut (ReadError)"),
 )
-async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why(events, message):
+async def test_a_stream_without_a_usable_endpoint_fails_the_connect_with_the_reason(events, message):
     server = Server(*events)
     server.say(None)
     with pytest.raises(ConnectionError) as raised:
@@ -107,7 +107,7 @@ async def test_a_stream_without_a_usable_endpoint_fails_the_connect_and_says_why
     (httpx2.ConnectError("refused"), None, "no connection could be made to mcp.example.com (ConnectError"),
     (MCPAuthorizationError("no token"), None, "no token"),
 )
-async def test_without_a_stream_there_is_no_connection(answer: Any, status: str | None, says: str) -> None:
+async def test_the_connect_fails_without_a_stream(answer: Any, status: str | None, says: str) -> None:
     server = Server()
     server.refusal = answer
     with pytest.raises(RefusedError) as raised:
@@ -172,14 +172,14 @@ async def test_the_end_of_the_stream_ends_the_session_and_all_requests(events, r
     (httpx2.ReadError("cut"), Fate.LOST, "the connection was cut"),
     (httpx2.Response(429, headers={"Retry-After": "60"}), Fate.REFUSED, None),
 )
-async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer, fate, drained):
+async def test_a_refused_message_fails_only_its_own_request(answer, fate, drained):
     server = Server(ENDPOINT, post=lambda _: answer if len(server.posted) == 2 else 202)
     async with server.connected() as channel:
         other = asyncio.create_task(channel.request(channel.exchange()))
         await wait_until_async(lambda: server.posted, "the message")
         exchange, error = await channel.fail()
         assert exchange.fate is fate
-        # In another session, it would be refused again.
+        # These messages would be refused again in another session.
         assert answer not in (401, 404, 405, 410) or error.is_final is (answer in (401, 405))
         assert [reason for reason in channel.peer.drains if drained is None or drained not in reason] == []
         assert len(channel.peer.drains) == (drained is not None)
@@ -187,7 +187,7 @@ async def test_a_message_that_is_not_taken_fails_its_request_and_no_other(answer
         assert await other == {"n": 0}
 
 
-async def test_a_notification_that_is_refused_ends_nothing() -> None:
+async def test_a_refused_notification_does_not_end_the_session() -> None:
     async with Server(ENDPOINT, post=lambda _: 400).connected() as channel:
         with pytest.raises(ConnectionError, match="HTTP 400"):
             await channel.send_notification("notifications/initialized")

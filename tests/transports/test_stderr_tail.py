@@ -21,7 +21,7 @@ def tail(*chunks, secrets=(SECRET,)):
 
 
 class TestLines:
-    def test_the_last_ones_are_quoted(self):
+    def test_the_last_lines_are_quoted(self):
         assert tail("".join(f"line {i}\n" for i in range(1000))).endswith("line 997 | line 998 | line 999")
         assert tail(*(f"\r{i} %" for i in range(1000)), "\rstopped\n").endswith(" | stopped")  # a progress bar
         quoted = tail("".join(f"{i} {'x' * 100}\n" for i in range(1000)))
@@ -29,7 +29,7 @@ class TestLines:
         assert quoted.startswith("…")
         assert quoted.endswith(f" | 999 {'x' * 100}")
 
-    def test_an_error_further_up_is_quoted_before_them(self):
+    def test_an_error_further_up_is_quoted_before_the_last_lines(self):
         usage = "".join(f"--flag-{i}  {'x' * 40}\n" for i in range(40))
         quoted = tail("starting\n", "Error: no context is set\n", usage)
         assert len(quoted) == 1000
@@ -39,15 +39,15 @@ class TestLines:
 
     @rows(
         ("chunks", "quoted"),
-        (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in parts
+        (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in several parts
         (["one\ntw"], "one | tw"),  # a line without its end
         (["\n  a\t b \r\n\n"], "a b"),  # empty lines and indentation
         (["a" * 300, "b" * 10_000, "c\nd\n"], f"{'a' * 300}{'b' * 200} | d"),  # a long line
     )
-    def test_they_are_tidied(self, chunks, quoted):
+    def test_lines_are_tidied(self, chunks, quoted):
         assert tail(*chunks) == quoted
 
-    def test_a_character_may_come_in_parts(self):
+    def test_a_character_may_arrive_in_parts(self):
         taken = StderrTail(())
         first, second = "é".encode()[:1], "é".encode()[1:]
         taken.feed(b"caf" + first)
@@ -64,7 +64,7 @@ class TestLines:
     "\x9b31mError: disk full\x07\x00",
     "Error: disk full\x1b",
 )
-def test_escape_sequences_and_control_characters_do_not_show(written):
+def test_escape_sequences_and_control_characters_are_removed(written):
     assert tail(f"{written}\n") == tail(written) == "Error: disk full"
 
 
@@ -72,25 +72,25 @@ class TestSecrets:
     @rows(
         ("chunks", "secrets", "quoted"),
         (["token=kw8-4f_", f"{SECRET[7:]} refused\n"], [SECRET], "token=*** refused"),
-        # The beginning of one, where the process ends.
+        # The process ends within a secret.
         (["token=kw8-4f_Zq0-mV"], [SECRET], "token="),
-        # The lines of one of several lines.
+        # The secret has several lines.
         (["1 first-half\n2 second-half\n"], ["first-half\nsecond-half\n"], "1 *** | 2 ***"),
-        # One that contains another one is redacted whole.
+        # A secret that contains another one is redacted completely.
         (["1 db://user:passw0rd@host\n2 passw0rd\n"], ["passw0rd", "db://user:passw0rd@host"], "1 *** | 2 ***"),
-        # Short values are words like others.
+        # Short values are treated as ordinary words.
         (["listening on 8080, debug true\n"], ["8080", "true"], "listening on 8080, debug true"),
-        # Escape sequences within one, and those that belong to it.
+        # Escape sequences may be within a secret or belong to it.
         ([f"token={SECRET[:5]}\x1b[1m{SECRET[5:]} refused\n"], [SECRET], "token=*** refused"),
         (["token=abc\x1b[1mdef\x07ghi\n"], ["abc\x1b[1mdef\x07ghi"], "token=***"),
     )
-    def test_a_secret_does_not_show(self, chunks, secrets, quoted):
+    def test_secrets_are_redacted_in_the_lines(self, chunks, secrets, quoted):
         assert tail(*chunks, secrets=secrets) == quoted
 
     @rows("filler", "x", f"{SECRET} ")
     @rows("end", "", "\n")
-    def test_a_cut_never_shows_a_part_of_one(self, filler, end):
-        # Wherever a long line is cut, and however much shorter its text is when shown.
+    def test_a_cut_line_never_shows_a_part_of_a_secret(self, filler, end):
+        # The cut may be anywhere in a long line, whose shown text may be much shorter.
         for before in [0, 480, 495, *range(1980, 2004)]:
             for after in [0, 495, 1990]:
                 text = f"{filler * (before // len(filler))}{SECRET}{'z' * after}"
@@ -109,7 +109,7 @@ def test_secrets_on_the_stderr_of_a_server_are_redacted_in_errors(script: str) -
     assert SECRET not in str(raised.value)
 
 
-def test_of_a_server_that_ends_without_a_word_the_command_and_the_names_of_its_variables_are_shown(monkeypatch):
+def test_the_error_of_a_server_that_ends_silently_has_its_command_and_the_names_of_its_variables(monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", "/etc/company-ca.pem")
     info = StdioServerInfo(
         "/bin/sh", ["-c", "exit 3", "sh", "--token", "s3same-open"], env={"API_KEY": "s3same-open", "LEVEL": "l0ud"}

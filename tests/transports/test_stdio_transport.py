@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What becomes of requests to a server process, at every point where it can break.
+The fates of requests to a server process that breaks, at every point where it can break.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from tests.support.processes import is_alive
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
 
-# Runs the Python code that comes with each message, or answers a request with its parameters.
+# Runs the Python code in a message, or answers a request with its parameters.
 SERVER = r"""
 import json, os, signal, sys, time
 
@@ -53,7 +53,7 @@ for line in sys.stdin:
         write({"id": m["id"], "result": m["params"]})
 """
 
-# More than a pipe and the buffer before it hold.
+# More than the pipe and our buffer can hold.
 BIG = "x" * 1_000_000
 
 
@@ -92,7 +92,7 @@ class TestAnswers:
             exchange = channel.exchange(params={"a": [float("nan"), float("inf"), 1.5]})
             assert await channel.request(exchange) == {"a": [None, None, 1.5]}
 
-    async def test_a_report_of_progress_that_is_not_taken_costs_no_answer(self):
+    async def test_an_invalid_or_failing_progress_report_does_not_lose_the_answer(self):
         code = """
 of = {"progressToken": m["id"]}
 lines = [{"method": "notifications/progress", "params": {**of, "progress": progress}} for progress in (1, "half")]
@@ -109,7 +109,7 @@ os.write(1, b"".join(json.dumps({"jsonrpc": "2.0", **line}).encode() + b"\\n" fo
             assert await channel.request(channel.exchange(params={"code": code}, on_progress=take)) == {}
             assert reports == [(1, None, None)]
 
-    async def test_bytes_of_one_that_is_not_complete_count_as_heard(self, tmp_path):
+    async def test_bytes_of_an_incomplete_answer_count_as_a_sign_of_life(self, tmp_path):
         go = tmp_path / "go"
         code = f"""
 os.write(1, b'{{"jsonrpc": "2.0", "id": 0, ')
@@ -143,7 +143,7 @@ write({"id": m["id"], "result": {}})
                 ("reply", {"jsonrpc": "2.0", "id": 0, "error": error}),
             ]
 
-    async def test_a_request_of_the_server_that_it_takes_back_at_once_warns_of_nothing(self, recwarn):
+    async def test_a_request_that_the_server_cancels_at_once_causes_no_warning(self, recwarn):
         code = """
 asked = {"jsonrpc": "2.0", "method": "ask", "id": "q"}
 taken_back = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "q"}}
@@ -175,7 +175,7 @@ write({"id": m["id"], "result": {}})
             assert channel.peer.notes == [("reply", {"jsonrpc": "2.0", "id": "q", "result": {"user": expected}})]
         assert [type(await failure_of(call)) for call in calls] == [LostError] * len(users)
 
-    async def test_those_that_are_no_message_are_skipped_and_logged_once_without_quoting_them(self, caplog):
+    async def test_lines_that_are_not_messages_are_skipped_and_logged_once_without_their_text(self, caplog):
         code = r"""
 os.write(1, b'Welcome, s3same!\n\n  \r\n\xff\xfe s3same\n{"jsonrpc": "2.0", "s3same": 1}\n[]\n{"id": 0}\n')
 os.write(1, b'{"jsonrpc": "2.0", "id": 9}\n')
@@ -189,7 +189,7 @@ write({"id": m["id"], "result": {}})
         assert f"`{sys.executable}`, process " in caplog.text
         assert "s3same" not in caplog.text
 
-    async def test_one_that_is_too_large_and_no_answer_ends_the_session(self):
+    async def test_a_line_that_is_too_large_and_not_an_answer_ends_the_session(self):
         async with served(max_message_size=1000) as channel:
             fate, error = await failure(channel, 'os.write(1, b"x" * 5000 + b"\\n"); time.sleep(1000)')
             assert (fate, type(error)) == (Fate.LOST, LostError)
@@ -240,7 +240,7 @@ class TestFates:
             assert channel.peer.ends == [None]
 
     @on_each_loop
-    async def test_a_process_that_closes_its_input_takes_no_more_requests_and_may_answer_those_it_has(self, tmp_path):
+    async def test_a_process_that_closes_its_input_gets_no_more_requests_but_may_answer_earlier_ones(self, tmp_path):
         path = tmp_path / "answer"
         code = f'os.close(0); write({{"method": "closed"}}); wait_for({str(path)!r})'
         code += '; write({"id": 0, "result": {}})'
@@ -271,7 +271,9 @@ class TestFates:
 
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.close(1); time.sleep(1000)"])
     @on_each_loop
-    async def test_what_waits_for_a_server_that_reads_nothing_did_not_run_when_that_ends(self, tmp_path, end):
+    async def test_a_request_that_waits_for_a_server_that_does_not_read_did_not_run_if_the_server_ends(
+        self, tmp_path, end
+    ):
         go = tmp_path / "go"
         async with served() as channel:
             last, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {end}"})
@@ -284,14 +286,16 @@ class TestFates:
             assert list(map(type, errors)) == [LostError, LostError, RefusedError]
             assert [last.fate, half.fate, unsent.fate] == [Fate.LOST, Fate.LOST, Fate.REFUSED]
 
-    async def test_what_waits_when_the_channel_is_closed_is_not_written_although_the_server_reads_again(self, tmp_path):
+    async def test_a_request_that_waits_when_the_channel_closes_is_not_written_although_the_server_reads_again(
+        self, tmp_path
+    ):
         go, seen = tmp_path / "go", tmp_path / "seen"
         noted = f"open({str(seen)!r}, 'a').write(str(m['id']))"
 
         async def read_again(*_: Any) -> None:
             try:
                 await asyncio.Event().wait()
-            finally:  # closing waits for it
+            finally:  # closing waits for this
                 go.touch()
                 await wait_until_async(lambda: seen.read_text() == "01", "the large request")
                 await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
@@ -301,7 +305,7 @@ class TestFates:
             code = f'write({{"method": "ask", "id": "q"}}); wait_for({str(go)!r})'
             requests = [channel.start(params=params) for params in ({"code": code}, {"text": BIG}, {"text": "later"})]
             await wait_until_async(lambda: channel.background, "the question")
-            await asyncio.sleep(0)  # until it is asked
+            await asyncio.sleep(0)  # until the process is asked to end
             await channel.close()
             errors = [await failure_of(request) for _, request in requests]
             assert list(map(type, errors)) == [LostError, LostError, RefusedError]
@@ -309,9 +313,7 @@ class TestFates:
         assert seen.read_text() == "01"
 
     @on_each_loop
-    async def test_those_that_wait_for_a_server_that_reads_nothing_are_sent_in_order_without_those_given_up(
-        self, tmp_path
-    ):
+    async def test_requests_that_wait_for_the_server_to_read_are_sent_in_order_without_abandoned_ones(self, tmp_path):
         go = tmp_path / "go"
         report = 'write({"id": m["id"], "result": {"seen": seen}})'
         async with served() as channel:
@@ -331,7 +333,7 @@ class TestFates:
 
 
 class TestOpeningAndClosing:
-    async def test_a_notification_that_is_not_sent_before_the_end_warns_of_nothing(self, recwarn):
+    async def test_a_notification_that_is_not_sent_before_the_end_causes_no_warning(self, recwarn):
         channel = TestedChannel(StdioTransport("python", [], {}, None))
         channel.notify("note", {})
         await channel.close()
@@ -347,7 +349,7 @@ class TestOpeningAndClosing:
         ids=["with its input", "by SIGTERM", "by SIGKILL"],
     )
     @on_each_loop
-    async def test_a_process_is_ended_within_a_bound_and_what_is_in_flight_is_lost_at_once(
+    async def test_a_process_is_ended_within_a_bound_and_requests_in_flight_are_lost_at_once(
         self, monkeypatch, code, graces
     ):
         monkeypatch.setattr(stdio, "_GRACE", 0.5)
@@ -359,18 +361,18 @@ class TestOpeningAndClosing:
             closing = asyncio.create_task(channel.close())
             assert isinstance(await failure_of(request), LostError)
             assert exchange.fate is Fate.LOST
-            # A process that ends with its input is gone as soon as the request is.
+            # A process that ends with its input may be gone as soon as its request is lost.
             assert graces == 0 or not closing.done()
             await closing
             assert time.monotonic() - begin >= graces * 0.5
             assert not is_alive(pid)
-            await channel.close()  # once more
+            await channel.close()  # closing twice is allowed
             assert channel.has_ended
 
 
 class TestProcesses:
     @on_each_loop
-    async def test_no_pidfd_is_needed(self, monkeypatch):
+    async def test_processes_work_without_pidfd(self, monkeypatch):
         monkeypatch.delattr(os, "pidfd_open", raising=False)
         async with served() as channel:
             assert transport_of(channel)._process.poll() is None
@@ -379,7 +381,7 @@ class TestProcesses:
             assert (fate, await transport_of(channel).exit_code(LIMIT)) == (Fate.LOST, 3)
 
     @on_each_loop
-    async def test_somebody_else_may_wait_for_a_process(self):
+    async def test_other_code_may_wait_for_a_process(self):
         async with served() as channel:
             os.kill(pid_of(channel), 9)
             os.waitpid(pid_of(channel), 0)
@@ -388,9 +390,9 @@ class TestProcesses:
             await transport_of(channel)._exited.wait()
 
     @on_each_loop
-    async def test_no_descriptor_is_left_although_another_process_holds_the_pipes(self):
+    async def test_no_descriptor_leaks_although_another_process_holds_the_pipes(self):
         async with served():
-            pass  # uvloop opens one of its own with the first process
+            pass  # uvloop opens a descriptor with the first process
         before = descriptors()
         code = """
 import subprocess
@@ -408,7 +410,7 @@ sys.stdin.read()
             child.kill()
 
     @on_each_loop
-    async def test_one_that_writes_on_when_it_is_closed_ends_by_itself(self, tmp_path):
+    async def test_a_process_that_keeps_writing_while_it_is_closed_ends_by_itself(self, tmp_path):
         code = f"""
 write({{"id": m["id"], "result": {{}}}})
 sys.stdin.read()
@@ -422,7 +424,7 @@ open({str(tmp_path / "ended")!r}, "w").close()
         assert await transport_of(channel).exit_code() == 0
 
     @on_each_loop
-    async def test_one_whose_pipes_cannot_be_watched_leaves_nothing(self, monkeypatch):
+    async def test_a_process_whose_pipes_cannot_be_watched_leaves_nothing_behind(self, monkeypatch):
         def fail(*_: object) -> None:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -433,7 +435,7 @@ open({str(tmp_path / "ended")!r}, "w").close()
             with pytest.raises(OSError, match="Too many open files"):
                 await transport.open()
         assert descriptors() <= before
-        # That its child ends, too, is seen at the end of the run.
+        # The check at the end of the run finds a child that has not ended.
         await wait_until_async(lambda: not is_alive(transport._process.pid), "its end")
 
 

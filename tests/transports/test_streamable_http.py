@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Messages over Streamable HTTP to a server that is told what to write, byte by byte, and where to break off.
+Messages over Streamable HTTP to a server that writes exactly the bytes of a test and breaks off where the test wants.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ LEGACY = "2025-11-25"
 
 def connected(url: str, **options: Any) -> AbstractAsyncContextManager[TestedChannel]:
     """
-    A channel without a handshake.
+    Open a channel without a handshake.
     """
     phases: dict[str, float | None] = {"connect": 5.0, "write": 5.0, "pool": 5.0, "read": None}
     sender = HttpSender(open_transport(of_session=True), **{"headers": {}, "timeout": phases, **options})
@@ -79,8 +79,8 @@ async def shake_hands(channel: TestedChannel) -> None:
     channel.transport.opened(LEGACY)
 
 
-class TestWhatIsSent:
-    async def test_before_and_within_a_session(self) -> None:
+class TestSentHeaders:
+    async def test_headers_before_and_within_a_session(self) -> None:
         async def answer(request: HttpRequest) -> bytes:
             if request.method == "DELETE":
                 return response("405 Method Not Allowed")
@@ -103,7 +103,7 @@ class TestWhatIsSent:
             assert request.headers["mcp-protocol-version"] == LEGACY
             assert not {"mcp-method", "mcp-name", "mcp-param-a"} & request.headers.keys()
 
-    async def test_since_revision_2026_07_28(self) -> None:
+    async def test_headers_since_revision_2026_07_28(self) -> None:
         def written(request: HttpRequest) -> bytes:
             return response("200 OK", result(request), Mcp_Session_Id="s")
 
@@ -121,10 +121,10 @@ class TestWhatIsSent:
             assert request.headers["mcp-method"] == request.message["method"]
             assert "mcp-session-id" not in request.headers
         assert peer.requests[0].headers["mcp-param-a"] == "=?base64?eA==?="
-        assert len(peer.requests) == 5  # no session is ended
+        assert len(peer.requests) == 5  # there is no session to end
 
 
-# Of the first request of a session.
+# The answer to the first request of a session.
 RESULT = {"jsonrpc": "2.0", "id": 0, "result": {"n": 1}}
 NOTE = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
 
@@ -138,7 +138,7 @@ class TestBodies:
         [{**RESULT, "id": 77}, RESULT],
         [RESULT, {**RESULT, "result": {"n": 2}}],
     )
-    async def test_the_answer_of_a_body_or_a_batch_is_found(self, frames: Any) -> None:
+    async def test_the_answer_in_a_body_or_a_batch_is_found(self, frames: Any) -> None:
         async with ScriptedPeer(always(lambda _: response("200 OK", frames))) as peer, connected(peer.url) as channel:
             assert await channel.request(channel.exchange()) == {"n": 1}
 
@@ -152,7 +152,7 @@ class TestBodies:
         (response("200 OK", b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
         (chunked(b"data: " + b"x" * 2000), "`max_message_size` of the server info allows, 1,000 bytes"),
     )
-    async def test_what_is_no_answer_is_an_unknown_outcome(self, written: bytes, says: str) -> None:
+    async def test_a_response_without_an_answer_is_an_unknown_outcome(self, written: bytes, says: str) -> None:
         async with ScriptedPeer(always(lambda _: written)) as peer:
             async with connected(peer.url, max_message_size=1000) as channel:
                 exchange, error = await channel.fail()
@@ -170,14 +170,14 @@ class TestBreaks:
         (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
         (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
     )
-    async def test_a_connection_that_is_cut_loses_its_request_alone(self, written, says):
+    async def test_a_cut_connection_loses_only_its_own_request(self, written, says):
         async def answer(request: HttpRequest) -> bytes | None:
             if request.message["method"] != "tools/call":
                 await lost.wait()
                 return response("200 OK", result(request))
             request.writer.write(written)
             await request.writer.drain()
-            await asyncio.sleep(0.05)  # the reset would take along what has not arrived
+            await asyncio.sleep(0.05)  # the reset would drop bytes that have not arrived
             if "cut" in says:
                 request.cut()
             return None
@@ -211,13 +211,13 @@ class TestBreaks:
 
 @over_both_stacks
 class TestStreams:
-    async def test_what_comes_before_the_answer_is_passed_on(self) -> None:
+    async def test_messages_before_the_answer_are_delivered(self) -> None:
         answers: list[Any] = []
 
         async def answer(request: HttpRequest) -> bytes:
             if "method" not in request.message:
                 answers.append(request.message)
-                await asyncio.Event().wait()  # which holds up nothing
+                await asyncio.Event().wait()  # must not block anything else
             ping = {"jsonrpc": "2.0", "id": "q", "method": "ping"}
             odd = b"event: other\ndata: {}\n\ndata: nonsense\n\n: alive\n\n"
             return chunked(event(NOTE), odd, event(ping), event({**RESULT, "id": "whatever"}))
@@ -230,7 +230,7 @@ class TestStreams:
         assert answers == [{"jsonrpc": "2.0", "id": "q", "result": {"asked": "ping"}}]
 
     @pytest.mark.parametrize("is_open", [False, True], ids=["each in the other's", "both in one, the other stays open"])
-    async def test_an_answer_in_the_stream_of_another_request_is_that_of_its_own(self, is_open: bool) -> None:
+    async def test_an_answer_in_the_stream_of_another_request_reaches_its_own_request(self, is_open: bool) -> None:
         asked: list[HttpRequest] = []
         both = asyncio.Event()
 
@@ -251,7 +251,7 @@ class TestStreams:
         assert answers == [{"n": exchange.id} for exchange in exchanges]
 
     @pytest.mark.parametrize("later", [-1, 1])
-    async def test_a_late_answer_to_another_request_is_not_that_of_the_stream_in_which_it_comes(self, later) -> None:
+    async def test_a_late_answer_to_another_request_does_not_answer_the_request_of_its_stream(self, later) -> None:
         def written(request: HttpRequest) -> bytes:
             late = {**result(request, n="late"), "id": request.message["id"] + later}
             return chunked(event(late), event(result(request, n="own")))
@@ -263,7 +263,7 @@ class TestStreams:
             assert await channel.request(exchange) == {"n": "own"}
 
     @rows(("stream", "cut_after"), (chunked(b": ping\n\n"), LIMIT), (chunked(), 0.0))
-    async def test_streams_that_a_gateway_ends_because_calls_take_long_leave_the_session_as_it_is(
+    async def test_streams_that_a_gateway_ends_during_slow_calls_do_not_affect_the_session(
         self, monkeypatch: pytest.MonkeyPatch, stream: bytes, cut_after: float
     ) -> None:
         monkeypatch.setattr(streamable_http, "_CUT_AFTER", cut_after)
@@ -273,7 +273,7 @@ class TestStreams:
                 await channel.fail()
             assert channel.peer.drains == []
 
-    async def test_the_connection_of_a_stream_that_ends_is_used_again_and_without_a_session_there_is_no_other(self):
+    async def test_the_connection_of_an_ended_stream_is_reused_and_no_stream_is_opened_without_a_session(self):
         async with ScriptedPeer(always(lambda request: chunked(event(result(request))))) as peer:
             async with connected(peer.url) as channel:
                 channel.transport.start_listening()
@@ -283,7 +283,7 @@ class TestStreams:
                 assert peer.connections < 5
         assert [request.method for request in peer.requests] == ["POST"] * 5
 
-    async def test_a_stream_that_goes_on_after_the_answer_holds_up_nobody(self) -> None:
+    async def test_a_stream_that_continues_after_the_answer_does_not_block_others(self) -> None:
         async def answer(request: HttpRequest) -> bytes | None:
             return await stay_open(request, event(RESULT))
 
@@ -291,7 +291,7 @@ class TestStreams:
             assert await asyncio.wait_for(channel.request(channel.exchange()), LIMIT) == {"n": 1}
             await wait_until_async(lambda: peer.closed, "the end of the connection")
 
-    async def test_a_stream_that_breaks_off_is_resumed_after_its_last_event(self) -> None:
+    async def test_a_broken_stream_is_resumed_after_its_last_event(self) -> None:
         gets: list[str | None] = []
 
         def answer(request: HttpRequest) -> bytes:
@@ -307,7 +307,7 @@ class TestStreams:
         assert len(channel.peer.notes) == 2
 
     @rows("refusal", response("404 Not Found"), response("200 OK", {}), chunked(b": nothing\n\n"))
-    async def test_two_attempts_without_progress_are_enough(self, refusal: bytes) -> None:
+    async def test_resuming_ends_after_two_attempts_without_progress(self, refusal: bytes) -> None:
         def answer(request: HttpRequest) -> bytes:
             return chunked(b"id: 1\nretry: 10\n\n") if request.method == "POST" else refusal
 
@@ -319,7 +319,9 @@ class TestStreams:
             assert [request.method for request in peer.requests].count("GET") == 2
 
     @rows(("version", "stream"), (MODERN, b"id: 1\nretry: 10\n\n"), (LEGACY, b": no cursor\n\n"))
-    async def test_without_a_cursor_and_since_2026_07_28_nothing_is_resumed(self, version: str, stream: bytes) -> None:
+    async def test_streams_without_event_ids_or_since_2026_07_28_are_not_resumed(
+        self, version: str, stream: bytes
+    ) -> None:
         async with ScriptedPeer(always(lambda _: chunked(stream))) as peer, connected(peer.url) as channel:
             exchange, _ = await channel.fail(version=version)
             assert exchange.fate is Fate.LOST
@@ -331,7 +333,7 @@ async def listening(
     get: Callable[[HttpRequest], Awaitable[bytes | None]], **options: Any
 ) -> AsyncIterator[TestedChannel]:
     """
-    A session whose requests for its stream are answered as a test wants.
+    Open a session in which a test answers the requests for its stream.
     """
 
     async def answer(request: HttpRequest) -> bytes | None:
@@ -359,7 +361,7 @@ class TestListening:
             assert await channel.request(channel.exchange()) == {}
             assert (channel.peer.drains, channel.peer.ends) == ([], [])
 
-    async def test_a_stream_that_a_proxy_refuses_for_a_while_is_opened_again(self) -> None:
+    async def test_a_stream_that_a_proxy_refuses_for_a_while_is_opened_later(self) -> None:
         async def get(request: HttpRequest) -> bytes | None:
             gets.append(request)
             if len(gets) == 1:
@@ -377,7 +379,7 @@ class TestListening:
             assert channel.peer.gaps == 1
 
     @rows("had_one", True, False)
-    async def test_a_server_that_hangs_up_is_not_asked_for_its_stream_without_end(self, monkeypatch, had_one):
+    async def test_the_stream_of_a_server_that_hangs_up_is_not_requested_forever(self, monkeypatch, had_one):
         async def get(request: HttpRequest) -> bytes | None:
             gets.append(request)
             if had_one and len(gets) == 1:
@@ -392,7 +394,7 @@ class TestListening:
             await wait_until_async(lambda: not channel.background, "the end of the attempts")
         assert len(gets) > 2
 
-    async def test_a_stream_that_the_server_ends_again_and_again_is_opened_as_often_after_its_last_event(
+    async def test_a_stream_that_the_server_ends_repeatedly_is_always_reopened_after_its_last_event(
         self, monkeypatch
     ) -> None:
         async def get(request: HttpRequest) -> bytes | None:
@@ -407,10 +409,10 @@ class TestListening:
         async with listening(get) as channel:
             began = time.monotonic()
             await wait_until_async(lambda: len(channel.peer.notes) == 6, "the notes")
-            assert time.monotonic() - began >= 0.45  # with a rest before each
+            assert time.monotonic() - began >= 0.45  # with a pause before each
         assert gets == [None, "1", "2", "3", "4", "5"]
 
-    async def test_without_credentials_for_it_there_is_no_stream(self) -> None:
+    async def test_no_stream_is_opened_without_credentials_for_it(self) -> None:
         class NoCredentials(httpx2.Auth):
             async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
                 if request.method == "GET":
@@ -431,7 +433,7 @@ class TestListening:
         async def answer(request: HttpRequest) -> bytes | None:
             if request.method == "GET":
                 await listed.wait()
-                await asyncio.sleep(0.1)  # for a client that does not wait, and would be connected by then
+                await asyncio.sleep(0.1)  # a client that does not wait would be connected by then
                 order.append("stream")
                 return await stay_open(request, b": open\n\n")
             if request.method == "DELETE" or "id" not in request.message:
@@ -474,7 +476,7 @@ class TestEnds:
         assert [request.message["method"] for request in peer.requests[1:]] == told
 
     @rows("status", "200 OK", "404 Not Found", "405 Method Not Allowed", "500 No")
-    async def test_a_session_is_ended_whatever_the_server_says(self, status: str) -> None:
+    async def test_a_session_is_ended_whatever_the_server_answers(self, status: str) -> None:
         async with ScriptedPeer(with_session(lambda _: response(status))) as peer:
             async with connected(peer.url) as channel:
                 await shake_hands(channel)
@@ -482,14 +484,14 @@ class TestEnds:
             assert peer.requests[1].headers["mcp-session-id"] == "s-1"
 
 
-async def test_a_request_that_gets_its_token_as_the_channel_is_closed_is_not_sent() -> None:
+async def test_a_request_that_gets_its_token_while_the_channel_closes_is_not_sent() -> None:
     class WaitingAuth(httpx2.Auth):
         async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
             began.set()
             await token
             yield request
 
-    def handle(request: httpx2.Request) -> httpx2.Response:  # without waiting for anything, as an app in this process
+    def handle(request: httpx2.Request) -> httpx2.Response:  # never waits, like an app in this process
         requests.append(request)
         return httpx2.Response(200)
 
@@ -508,7 +510,7 @@ async def test_a_request_that_gets_its_token_as_the_channel_is_closed_is_not_sen
 
 @over_both_stacks
 @rows("written", lambda request: chunked(event(result(request))), lambda request: response("200 OK", result(request)))
-async def test_128_requests_at_once(written: Callable[[HttpRequest], bytes]) -> None:
+async def test_128_concurrent_requests_are_answered(written: Callable[[HttpRequest], bytes]) -> None:
     async with ScriptedPeer(always(written)) as peer, connected(peer.url) as channel:
         exchanges: list[Exchange] = [channel.exchange() for _ in range(128)]
         async with asyncio.timeout(LIMIT):

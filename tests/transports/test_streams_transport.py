@@ -47,14 +47,14 @@ async def test_requests_in_flight_are_lost_and_later_ones_refused_when_the_strea
         assert isinstance((await channel.fail())[1], RefusedError)
 
 
-async def test_a_request_that_nobody_takes_did_not_run():
+async def test_a_request_that_is_not_read_did_not_run():
     async with channel_over(StreamsTransport(pair := Pair())) as channel:
         await pair.far[0].aclose()
         exchange, error = await channel.fail()
         assert (exchange.fate, type(error)) == (Fate.REFUSED, RefusedError)
 
 
-async def test_what_the_sdk_cannot_read_is_ignored_and_logged_once(caplog):
+async def test_messages_that_the_sdk_cannot_read_are_ignored_and_logged_once(caplog):
     async with channel_over(StreamsTransport(pair := Pair())) as channel:
         for _ in range(2):
             await pair.far[1].send(ValueError("s3same"))
@@ -64,7 +64,7 @@ async def test_what_the_sdk_cannot_read_is_ignored_and_logged_once(caplog):
     assert "s3same" not in caplog.text
 
 
-async def test_streams_that_cannot_be_opened_fail_the_opening():
+async def test_opening_fails_if_the_streams_cannot_be_opened():
     transport = StreamsTransport(lambda: stdio_client(StdioServerParameters(command="/no/such/command")))
     TestedChannel(transport)
     with pytest.raises(OSError, match="no/such/command"):
@@ -73,7 +73,7 @@ async def test_streams_that_cannot_be_opened_fail_the_opening():
 
 class Pair:
     """
-    Opens a pair of streams, of which `far` is the server's.
+    Opens a pair of streams; `far` is the server's end.
     """
 
     far: Streams

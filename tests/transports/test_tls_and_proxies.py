@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Private authorities, client certificates, proxies and custom transports, each against a real server of that kind.
+Private authorities, client certificates, proxies and custom transports, each with a real server of that kind.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def describe(server: Any, *, tls: bool = True, **options: Any) -> StreamableHttp
 
 
 def sum_of(info: MCPServerInfo) -> int:
-    # What is stored works as well as what was given.
+    # Use a stored and loaded copy, which must work like the original.
     with MCPConnection(MCPServerInfo.from_dict(info.to_dict())) as connection:
         return connection.call_tool("add", {"a": 5, "b": 3}).structured_content["result"]
 
@@ -81,7 +81,7 @@ def test_a_private_authority_is_trusted_through_a_bundle_or_a_context(http_serve
         info.to_dict()
 
 
-def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_files, authority, monkeypatch):
+def test_a_client_certificate_is_sent_to_a_server_that_asks_for_it(http_server, server_files, authority, monkeypatch):
     bundle = str(authority.bundle)
     server = http_server("streamable-http", "--tls", *server_files, bundle)
     assert "client certificate" in failure(describe(server, verify=bundle, timeout=5))
@@ -95,7 +95,7 @@ def test_a_server_that_wants_a_client_certificate_gets_it(http_server, server_fi
 
 class OncePerConnection(BaseHTTPRequestHandler):
     """
-    Answers one request over each connection. Unlike asyncio, the server of threads says why it refuses a certificate.
+    Answers one request per connection. Unlike asyncio, a threading server reports why it refuses a certificate.
     """
 
     raw = RawServer({})
@@ -114,10 +114,10 @@ class OncePerConnection(BaseHTTPRequestHandler):
 
 @pytest.mark.usefixtures("http_stack")
 @pytest.mark.parametrize("whose", ["server", "client"])
-def test_certificates_are_read_again_once_what_they_had_is_refused(tmp_path, whose):
+def test_certificate_files_are_read_again_after_a_refusal(tmp_path, whose):
     def use(server_authority: Authority, client_authority: Authority) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.maximum_version = ssl.TLSVersion.TLSv1_2  # since 1.3, the refusal may be lost with the connection
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # with 1.3, the refusal may be lost with the connection
         context.load_cert_chain(*server_authority.sign("server"))
         context.load_verify_locations(client_authority.bundle)
         context.verify_mode = ssl.CERT_REQUIRED
@@ -150,12 +150,12 @@ def test_certificates_are_read_again_once_what_they_had_is_refused(tmp_path, who
 
 class TestClientCertificateFaults:
     """
-    What is wrong with the files is said before anything is sent.
+    Faults of the files are reported before anything is sent.
     """
 
     URL = "https://127.0.0.1:9/mcp"
 
-    def test_a_key_that_cannot_be_used(self, authority: Authority) -> None:
+    def test_an_unusable_key_is_an_error_that_names_the_cause(self, authority: Authority) -> None:
         certificate, key = authority.sign("locked", password=KEY_PASSWORD)
         other, _ = authority.sign("client")
         password, wrong = Secret.from_token(KEY_PASSWORD), Secret.from_token("wrong-pa55word")
@@ -179,14 +179,14 @@ class TestClientCertificateFaults:
         ({"http_transport": dict}, "`http_transport` must give an httpx2.AsyncBaseTransport, it gave dict"),
         ({"http_transport": f"{HERE}:none"}, "there is no 'none' in the module"),
     )
-    def test_what_cannot_be_used_is_named(self, options: dict[str, Any], expected: str) -> None:
+    def test_unusable_files_are_named(self, options: dict[str, Any], expected: str) -> None:
         assert expected in failure(StreamableHttpServerInfo(self.URL, **options))
 
 
 @pytest.mark.parametrize("tls", [False, True])
 async def test_all_requests_go_through_the_proxy(http_server, server_files, authority, monkeypatch, tls):
     server = http_server("streamable-http", *(("--tls", *server_files) if tls else ()))
-    # Those of the environment, and what they are not for, say nothing of the one that was given.
+    # The proxies and exceptions of the environment do not apply to an explicit proxy.
     monkeypatch.setenv("all_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "*")
     async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
@@ -200,7 +200,7 @@ async def test_all_requests_go_through_the_proxy(http_server, server_files, auth
     assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
 
 
-async def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: Any) -> None:
+async def test_the_error_says_that_a_proxy_wants_credentials(http_server: Any) -> None:
     server = http_server()
     async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
@@ -217,13 +217,13 @@ async def test_the_error_of_a_proxy_that_wants_credentials_says_so(http_server: 
     ("http://127.0.0.1:9", "nothing listens at mcp.test:80 (through the proxy 127.0.0.1)."),
     ("127.0.0.1:9", "nothing listens at mcp.test:80 (through the proxy 127.0.0.1)."),
 )
-def test_a_proxy_of_the_environment_that_cannot_be_used_is_named(proxy: str, said: str) -> None:
+def test_the_error_names_an_unusable_proxy_of_the_environment(proxy: str, said: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("http_proxy", proxy)
         assert said in failure(StreamableHttpServerInfo("http://mcp.test/mcp"))
 
 
-def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(http_server: Any) -> None:
+def test_a_custom_transport_gets_the_options_and_is_also_used_by_the_diagnosis(http_server: Any) -> None:
     transports_made.clear()
     server = http_server()
     assert sum_of(describe(server, tls=False, http_transport=make_transport)) == 8
@@ -232,7 +232,7 @@ def test_a_custom_transport_gets_the_options_and_is_used_by_the_diagnosis_too(ht
     assert [made["verify"] for made in transports_made] == [True, False, False]
 
 
-def test_a_stored_function_of_a_module_that_is_not_allowed_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stored_function_of_a_disallowed_module_is_not_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("haystack.core.serialization_security")
     data = StreamableHttpServerInfo("https://127.0.0.1:9/mcp", http_transport="foreign_module:make").to_dict()
     with pytest.raises(DeserializationError):
