@@ -42,7 +42,7 @@ SECRET = "s3ntinel-in-an-argument"
 
 
 class TestConstruction:
-    def test_a_lazy_tool_connects_to_nothing_and_knows_nothing(self, tmp_path):
+    def test_a_lazy_tool_does_not_connect_and_has_no_definition(self, tmp_path):
         trace = tmp_path / "started"
         tool = MCPTool("add", StdioServerInfo(command="touch", args=[str(trace)]))
         assert (tool.name, tool.description, tool.eager_connect) == ("add", "", False)
@@ -81,7 +81,7 @@ class TestDefinition:
             assert (tool.parameters, tool.remote_name, tool.server_info) == (schema, "search", server.info)
             assert plain.description == ""
 
-    def test_a_name_and_a_description_of_ones_own_are_for_the_model_and_in_errors(self):
+    def test_the_users_name_and_description_are_shown_to_the_model_and_in_errors(self):
         with MCPTool("fail", COUNTER, exposed_name="my_fail", description="Mine.") as tool:
             assert (tool.name, tool.remote_name, tool.tool_spec["name"]) == ("my_fail", "fail", "my_fail")
             assert tool.description == "Mine."
@@ -92,7 +92,7 @@ class TestDefinition:
 
 class TestCalls:
     @pytest.mark.parametrize("call", ["invoke", "call", "invoke_async", "call_async"])
-    async def test_arguments_are_sent_as_the_schema_wants_them_and_as_text_where_that_may_be(self, call):
+    async def test_arguments_are_sent_as_the_schema_wants_them_and_as_text_where_the_schema_allows_it(self, call):
         schema = {
             "type": "object",
             "properties": {"limit": {"type": "integer"}, "tags": {"type": "array"}, "text": {"type": "string"}},
@@ -101,14 +101,14 @@ class TestCalls:
         }
         server = ForeignServer(definition("repo/search", schema))
         async with MCPTool("repo/search", server.info) as tool:
-            assert (tool.name, tool.remote_name) == ("repo_search", "repo/search")  # which all providers take
+            assert (tool.name, tool.remote_name) == ("repo_search", "repo/search")  # a name that all providers accept
             called = getattr(tool, call)(limit=None, tags='["a"]', text="[1]", by='{"name": null}', more=None)
             if inspect.isawaitable(called):
                 await called
         assert server.calls == [("repo/search", {"tags": ["a"], "text": "[1]", "by": {"name": None}, "more": None})]
 
     @rows("state", None, {"sum": {"source": "result"}})
-    async def test_awaiting_gives_the_same_as_invoking_in_any_loop_and_thread(self, state):
+    async def test_invoke_and_invoke_async_return_the_same_in_any_loop_and_thread(self, state):
         async with MCPTool("add", COUNTER, outputs_to_state=state) as tool:
             given = [
                 tool.invoke(a=5, b=3),  # inside a running loop
@@ -139,7 +139,7 @@ class TestCalls:
 
     @every_executor
     @rows("key", "kwargs", "state", "arguments")
-    def test_neither_a_streaming_callback_nor_a_state_key_that_is_not_mapped_is_sent(self, execute, key):
+    def test_streaming_callbacks_and_unmapped_state_keys_are_not_sent(self, execute, key):
         server = ForeignServer(definition("search"))
         with MCPTool("search", server.info) as tool:
             execute([tool], ("search", {"q": "x"}), state_schema={key: {"type": dict}}, state={key: {"no": 1}})
@@ -148,12 +148,12 @@ class TestCalls:
         assert server.calls == [("search", {"q": "x"})] * 3
 
     @rows("method", "ainvoke", "invoke_async")
-    def test_one_that_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(self, method):
+    def test_a_call_awaited_outside_an_asyncio_loop_is_refused_before_anything_is_sent(self, method):
         server = ForeignServer(definition("add"))
         with MCPTool("add", server.info) as tool:
             call = getattr(tool, method)(a=1, b=2)
             with pytest.raises(MCPInvocationError, match=r"trio\.to_thread\.run_sync.*The tool did not run"):
-                call.send(None)  # as another library's loop does
+                call.send(None)  # like the loop of another library
             assert tool.connection.status().calls == 0
 
 
@@ -188,7 +188,7 @@ class TestErrors:
         assert (error.tool_name, error.tool_args, error.code, error.data) == ("search", {"q": "x"}, code, data)
 
     @every_executor
-    def test_the_model_reads_it_one_level_deep_and_the_state_stays_as_it_was(self, execute):
+    def test_the_model_reads_an_unnested_error_and_the_state_stays_unchanged(self, execute):
         with MCPTool("fail", FASTMCP, outputs_to_state={"said": {}}) as tool:
             outcome = execute([tool], ("fail", {"message": "no luck"}), state_schema={"said": {"type": dict}})
         assert outcome.error.count("Failed to invoke") == 1
@@ -210,13 +210,13 @@ class TestErrors:
 
 
 class TestSecrecy:
-    """The watch over secrets sees no value of an argument, above all of those that come from State."""
+    """The fixture that watches for secrets finds no value of an argument, above all none from State."""
 
     @pytest.fixture(autouse=True)
     def watched(self, secret_watch):
         secret_watch.learn(SECRET[:6])
 
-    def test_not_when_a_call_fails(self, failing_call, stdio_server):
+    def test_a_failed_call_shows_no_argument(self, failing_call, stdio_server):
         class Odd:
             def __repr__(self) -> str:
                 return SECRET
@@ -225,7 +225,7 @@ class TestSecrecy:
             error = failing_call(tool, text="hi", token=SECRET, refuse=True)
             assert error.tool_args == {"text": "hi", "token": SECRET, "refuse": True}
             assert "Field required" in str(failing_call(tool, token=SECRET * 20))
-            failing_call(tool, text=Odd())  # which is no JSON
+            failing_call(tool, text=Odd())  # which cannot be JSON
         server = stdio_server()
         with MCPTool("die", StdioServerInfo(server.command, server.args, max_retries=0)) as tool:
             failing_call(tool, token=SECRET)
@@ -235,7 +235,7 @@ class TestSecrecy:
         assert isinstance(error.__cause__, MCPConnectionError)
         tool.close()
 
-    def test_not_when_the_call_times_out(self, failing_call):
+    def test_a_call_that_times_out_shows_no_argument(self, failing_call):
         with MCPTool("sleep", COUNTER, invocation_timeout=0.2) as tool:
             error = failing_call(tool, seconds=600, token=SECRET)
         assert isinstance(error, MCPTimeoutError) and isinstance(error, TimeoutError)
@@ -243,7 +243,7 @@ class TestSecrecy:
 
     @every_executor
     @pytest.mark.parametrize("refuse", [False, True])
-    def test_a_value_from_state_is_seen_by_the_server_only(self, execute, refuse):
+    def test_only_the_server_sees_a_value_from_state(self, execute, refuse):
         tool = MCPTool("secret_echo", COUNTER, inputs_from_state={"api_token": "token"})
         with tool, recorded_traces(content=False) as traces:
             outcome = execute(
@@ -261,7 +261,7 @@ class TestSecrecy:
         assert SECRET not in traces.text
 
     @pytest.mark.parametrize("who", ["tool", "server", "interceptor"])
-    def test_not_when_somebody_quotes_what_came_from_state(self, failing_call, who, caplog):
+    def test_a_quoted_value_from_state_is_redacted(self, failing_call, who, caplog):
         caplog.set_level(logging.DEBUG, logger="haystack_integrations")
         secret = {"key": SECRET, "nested": [{"number": 1234567, "line": "Zwölf\n'Boxkämpfer'"}]}
         text = f"cannot use {secret}, that is {json.dumps(secret)}, for user Ann"
@@ -286,7 +286,7 @@ class TestStateInputs:
         ("tool_name", "parameter", "message"),
         ("add", "c", "`inputs_from_state` .'key'. of tool 'add' has .* 'c'.*Valid parameters are: a, b"),
         ("pid", "c", "Valid parameters are: none"),
-        # Those of the Python function are not the tool's.
+        # Parameters of the Python function are not parameters of the tool.
         ("add", "mcp_arguments", "unknown parameter 'mcp_arguments'"),
         ("add", "self", "unknown parameter 'self'"),
     )
@@ -299,18 +299,18 @@ class TestStateInputs:
         tool.close()
 
     @pytest.mark.parametrize(("required", "sent"), [([], {}), (["user"], {"user": None})])
-    def test_an_agent_sends_no_null_for_a_key_that_nobody_gave_a_value(self, required, sent):
+    def test_an_agent_sends_no_null_for_a_state_key_without_a_value(self, required, sent):
         parameters = {"type": "object", "properties": {"user": {"type": "string"}}, "required": required}
         server = ForeignServer(definition("search", parameters))
         with MCPTool("search", server.info, inputs_from_state={"user": "user"}) as tool:
-            # None is what a pipeline gives an Agent.
+            # Pipelines pass None to an Agent for missing values.
             by_agent([tool], ("search", {}), state_schema={"user": {"type": str}}, state={"user": None})
-            # A null of the user's own code is sent.
+            # A null that the user's code passes is sent.
             tool.call(user=None)
             asyncio.run(tool.call_async(user=None))
         assert server.calls == [("search", sent), *[("search", {"user": None})] * 2]
 
-    def test_which_ones_are_required_is_known_at_the_first_call_that_warms_up_too(self):
+    def test_required_inputs_are_also_known_at_the_first_call_which_warms_up(self):
         parameters = {"type": "object", "properties": {"user": {}, "group": {}}, "required": ["user"]}
         server = ForeignServer(definition("search", parameters))
         for is_async in (False, True):
@@ -336,7 +336,7 @@ def keep_city(_current: Any, new: Any) -> str:
 
 class TestStateOutputs:
     @every_executor
-    def test_a_source_and_the_whole_go_to_state_and_the_text_to_the_model(self, execute):
+    def test_state_gets_a_part_and_the_whole_result_and_the_model_gets_the_text(self, execute):
         outputs = {"town": {"source": "city"}, "whole": {}, "loud": {"handler": keep_city}, "none": {"source": "nope"}}
         schema = {"town": {"type": str}, "whole": {"type": dict}, "loud": {"type": str}, "none": {"type": str}}
         with MCPTool("structured", COUNTER, outputs_to_state=outputs) as tool:
@@ -346,7 +346,7 @@ class TestStateOutputs:
         assert json.loads(outcome.result) == shown
 
     @every_executor
-    def test_images_go_to_state_and_to_the_model_if_it_takes_them(self, execute):
+    def test_images_are_passed_to_state_and_to_models_that_accept_them(self, execute):
         shown, parts = {}, [TextContent, ImageContent, TextContent]
         for result_format in ("text", "json", "content"):
             options, state = ToolOptions(result_format=result_format), {"parts": {"source": "result"}}
@@ -365,11 +365,11 @@ class TestStringOutputs:
         ("call", "config", "expected"),
         (("structured", {"city": "Rome"}), {"source": "city"}, "Rome"),
         (("structured", {"city": "Rome"}), {"source": "conditions", "handler": first_letter}, "["),
-        (("add", {"a": 1, "b": 2}), {"handler": first_letter}, "{"),  # it gets the JSON
+        (("add", {"a": 1, "b": 2}), {"handler": first_letter}, "{"),  # the handler gets the JSON
         (("echo", {"text": "hello"}), {"source": "diff"}, "hello"),  # there is no such part
         (("echo", {"text": "hello"}), {"source": "diff", "handler": shout}, "hello!"),
     )
-    def test_the_model_sees_the_source_by_the_handler(self, execute, call, config, expected):
+    def test_the_model_sees_the_source_as_converted_by_the_handler(self, execute, call, config, expected):
         with MCPTool(call[0], COUNTER, outputs_to_string=config) as tool:
             assert execute([tool], call).result == expected
 
@@ -384,13 +384,13 @@ class TestStringOutputs:
             assert json.loads(execute([tool], ("add", {"a": 1, "b": 2})).result)["isError"] is False
             assert isinstance(tool.invoke(a=1, b=2), str)
 
-    def test_what_stands_in_for_a_source_is_not_in_the_result(self):
+    def test_the_placeholder_of_a_source_is_not_in_the_result(self):
         with MCPTool("echo", COUNTER, outputs_to_string={"source": "diff"}, outputs_to_state={"all": {}}) as tool:
             result = tool.invoke(text="hello")
         assert result == {"result": "hello"}
         assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
 
-    def test_a_call_gives_a_dict_as_soon_as_the_state_is_to_get_something(self):
+    def test_a_call_returns_a_dict_if_the_state_gets_any_output(self):
         with MCPTool("echo", COUNTER) as tool:
             assert isinstance(tool.invoke(text="hello"), str)
             tool.outputs_to_state = {"all": {}}
@@ -398,7 +398,7 @@ class TestStringOutputs:
 
 
 class JsonClient(MCPClient):
-    """The least a custom client has."""
+    """A minimal custom client."""
 
     def __init__(self, greeting: str) -> None:
         self.greeting = greeting
@@ -413,7 +413,7 @@ class JsonClient(MCPClient):
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
         if tool_args["name"] == "nobody":
             raise MCPInvocationError("nobody is there", tool_name=tool_name, tool_args=tool_args)
-        if tool_args["name"] == "plain":  # it may answer in plain words
+        if tool_args["name"] == "plain":  # it may answer with plain text
             return f"{self.greeting} plain"
         if tool_args["name"] == SECRET:
             raise KeyError("broken")
@@ -424,7 +424,7 @@ class JsonClient(MCPClient):
 
 
 class SessionOwningClient(MCPClient):
-    """One that leaves calls and closing to the base class, as the clients of version 2 did."""
+    """A client that leaves calls and closing to the base class, like clients of version 2."""
 
     def __init__(self, greeting: str) -> None:
         super().__init__(max_retries=1)
@@ -457,13 +457,13 @@ class CustomServerInfo(MCPServerInfo):
 class TestCustomClients:
     @every_executor
     @rows(("client_class", "name"), (JsonClient, "Ada"), (JsonClient, "plain"), (SessionOwningClient, "Ada"))
-    def test_they_serve_tools(self, execute, client_class, name):
+    def test_custom_clients_provide_tools(self, execute, client_class, name):
         with MCPToolset(CustomServerInfo(client_class)) as toolset:
             assert execute(toolset, ("greet", {"name": name})).result == f"good day {name}"
             assert toolset[0].call(name=name).text == f"good day {name}"
             assert asyncio.run(toolset[0].call_async(name=name)).text == f"good day {name}"
 
-    def test_each_tool_of_infos_without_fields_has_its_own_which_is_closed_with_it(self):
+    def test_each_tool_of_infos_without_fields_has_its_own_client_which_is_closed_with_it(self):
         class Info(MCPServerInfo):
             def create_client(self) -> MCPClient:
                 made.append(JsonClient("hello"))
@@ -475,7 +475,7 @@ class TestCustomClients:
         assert [client.closed for client in made] == [True, True]
 
     @rows("client_class", SessionOwningClient, JsonClient)
-    def test_an_error_that_one_reports_or_raises_is_an_invocation_error(self, failing_call, client_class):
+    def test_an_error_that_a_custom_client_reports_or_raises_is_an_invocation_error(self, failing_call, client_class):
         with MCPTool("greet", CustomServerInfo(client_class)) as tool:
             error = failing_call(tool, name="nobody")
             assert str(error).endswith("nobody is there")
@@ -483,7 +483,7 @@ class TestCustomClients:
             if client_class is JsonClient:
                 assert SECRET not in str(failing_call(tool, name=SECRET))
 
-    def test_one_that_cannot_connect_is_a_connection_error(self):
+    def test_a_custom_client_that_cannot_connect_is_a_connection_error(self):
         tool = MCPTool("greet", CustomServerInfo(JsonClient, "unreachable"))
         with pytest.raises(MCPConnectionError, match="the line is dead"):
             tool.warm_up()
@@ -498,7 +498,7 @@ def test_an_agent_keeps_a_cold_tool_and_warms_it_up():
     assert outcome.result == "3"
 
 
-def test_asdict_gives_the_fields():
+def test_asdict_returns_the_fields():
     with MCPTool("add", COUNTER) as warm:
         fields = dataclasses.asdict(warm)
         assert (fields["name"], fields["parameters"]) == ("add", warm.parameters)

@@ -49,7 +49,7 @@ def plain_tool(name: str = "plain") -> Tool:
 
 
 class TestWhileCold:
-    def test_it_shows_nothing_connects_to_nothing_and_says_so(self, tmp_path):
+    def test_a_cold_toolset_is_empty_does_not_connect_and_reports_that(self, tmp_path):
         trace = tmp_path / "started"
         toolset = MCPToolset(StdioServerInfo(command="touch", args=[str(trace)]))
         assert list(toolset) == toolset[:] == toolset.get_selectable_tools() == []
@@ -68,7 +68,7 @@ class TestWhileCold:
         toolset.close()
         assert not trace.exists()
 
-    def test_its_list_holds_the_placeholder_that_iteration_never_yields(self):
+    def test_the_list_of_a_cold_toolset_has_a_placeholder_that_iteration_never_yields(self):
         toolset = MCPToolset(COUNTER)
         (placeholder,) = toolset.tools
         assert placeholder.name.startswith("mcp_not_connected_placeholder")
@@ -76,7 +76,7 @@ class TestWhileCold:
         with pytest.raises(MCPConnectionError, match="warm_up"):
             placeholder.function()
 
-    def test_the_named_tools_stand_in_for_themselves(self, tmp_path):
+    def test_a_cold_toolset_has_placeholders_for_named_tools(self, tmp_path):
         trace = tmp_path / "started"
         info = StdioServerInfo(command="touch", args=[str(trace)])
         toolset = MCPToolset(info, tool_names=["repo/search", "add", "add"], tool_name_prefix="my")
@@ -88,7 +88,7 @@ class TestWhileCold:
         assert toolset[0].parameters == {"type": "object", "properties": {}, "additionalProperties": True}
         assert not trace.exists()
 
-    def test_stand_ins_become_the_tools_and_stay_the_same_objects(self):
+    def test_placeholders_become_the_tools_and_stay_the_same_objects(self):
         toolset = MCPToolset(COUNTER, tool_names=["echo", "add"])
         echo, add = cold = list(toolset)
         assert json.loads(add.invoke(a=1, b=2))["content"][0]["text"] == "3"
@@ -103,7 +103,7 @@ class TestWhileCold:
 
 
 class TestWarmedUp:
-    def test_it_has_all_tools_of_the_server_which_are_found_by_position_and_by_name(self):
+    def test_a_warm_toolset_has_all_tools_of_the_server_by_position_and_by_name(self):
         with MCPToolset(ForeignServer(definition("one"), definition("two")).info, tool_name_prefix="my") as toolset:
             assert names(toolset) == names(toolset.tools) == names(toolset.get_selectable_tools())
             assert names(toolset) == ["my_one", "my_two"]
@@ -117,8 +117,8 @@ class TestWarmedUp:
             with pytest.raises(KeyError, match=r"no tool 'two'. Did you mean 'my_two'"):
                 toolset["two"]
 
-    def test_a_failed_warm_up_leaves_calls_under_way_alone(self):
-        wrong = {"structured": {"user": "no_such_parameter"}}  # the server lists it after `sleep`
+    def test_a_failed_warm_up_does_not_affect_running_calls(self):
+        wrong = {"structured": {"user": "no_such_parameter"}}  # the server lists this tool after `sleep`
         toolset = MCPToolset(COUNTER, tool_names=["sleep", "structured"], inputs_from_state=wrong, share=False)
         message = r"`inputs_from_state` .'user'. of tool 'structured' has the unknown parameter 'no_such_parameter'"
         with pytest.raises(ValueError, match=message):
@@ -131,7 +131,7 @@ class TestWarmedUp:
         toolset.close()
 
     @rows(("server", "tool_names"), (FASTMCP, []), (ForeignServer().info, None))
-    def test_it_may_have_no_tools(self, server, tool_names):
+    def test_a_toolset_may_have_no_tools(self, server, tool_names):
         with MCPToolset(server, tool_names=tool_names) as toolset:
             assert list(toolset) == toolset.tools == []
             assert bool(toolset) is True
@@ -148,7 +148,7 @@ class TestWarmedUp:
 
 
 class TestOddServers:
-    def test_a_tool_with_an_unusable_schema_is_left_out_with_a_warning_unless_it_was_asked_for(self, caplog):
+    def test_a_tool_with_an_unusable_schema_is_omitted_with_a_warning_unless_it_was_named(self, caplog):
         server = ForeignServer(definition("good"), definition("broken", BROKEN))
         with MCPToolset(server.info) as toolset:
             assert names(toolset) == ["good"]
@@ -160,7 +160,7 @@ class TestOddServers:
             toolset.warm_up()
         toolset.close()
 
-    def test_names_are_made_safe_for_providers_and_of_a_tool_that_is_listed_twice_the_first_is_used(self, caplog):
+    def test_names_are_made_safe_for_providers_and_the_first_of_two_equal_names_is_used(self, caplog):
         long = "a" * 70
         server = ForeignServer(
             definition("repo/search.code", description="First."),
@@ -175,7 +175,7 @@ class TestOddServers:
         assert server.calls == [(long, {}), ("repo/search.code", {})]
         assert "The server lists tool 'repo/search.code' twice; the first one is used" in caplog.text
 
-    def test_a_tool_keeps_its_name_if_the_server_gets_another_that_would_have_the_same(self):
+    def test_a_tool_keeps_its_name_if_the_server_adds_another_tool_with_the_same_name(self):
         server = ForeignServer(definition("a.b"))
         with MCPToolset(server.info, tool_overrides={"c": {"name": "mine"}}) as toolset:
             [first] = toolset
@@ -190,7 +190,7 @@ class TestOddServers:
 
 
 @every_executor
-def test_each_tool_has_mappings_of_its_own_by_the_name_that_the_server_gives_it(execute):
+def test_mappings_of_each_tool_are_found_by_its_name_on_the_server(execute):
     made = MCPToolset(
         COUNTER,
         tool_name_prefix="my",
@@ -214,7 +214,7 @@ def test_each_tool_has_mappings_of_its_own_by_the_name_that_the_server_gives_it(
 
 
 class TestChildren:
-    def test_they_warm_up_and_close_the_toolset_and_are_pickled_without_it(self):
+    def test_tools_warm_up_and_close_their_toolset_and_are_pickled_without_it(self):
         toolset = MCPToolset(COUNTER, tool_names=["add"])
         (add,) = toolset
         add.warm_up()
@@ -235,7 +235,7 @@ class TestChildren:
 
 
 class TestAddingTools:
-    def test_tools_and_toolsets_of_other_kinds_join(self):
+    def test_other_tools_and_toolsets_can_be_added(self):
         toolset = MCPToolset(ForeignServer(definition("one")).info)
         plain = plain_tool()
         toolset.add(plain)
@@ -247,7 +247,7 @@ class TestAddingTools:
             assert names(toolset) == ["one", "plain", "p", "q"]
             toolset.close()
 
-    def test_they_are_warmed_up_with_the_toolset(self):
+    def test_added_tools_are_warmed_up_with_the_toolset(self):
         infos = [ForeignServer(definition(name, description=name)).info for name in ("one", "two", "three")]
         toolset = MCPToolset(infos[0])
         toolset.add(MCPTool("two", infos[1]))
@@ -260,7 +260,7 @@ class TestAddingTools:
             for tool in toolset:
                 tool.close()
 
-    def test_the_first_call_of_a_tool_of_the_server_needs_none_of_them(self):
+    def test_the_first_call_of_a_server_tool_does_not_warm_up_added_tools(self):
         for is_async in (False, True):
             toolset = MCPToolset(ForeignServer(definition("one")).info, tool_names=["one"])
             toolset.add(MCPTool("two", StdioServerInfo("no-such-command")))
@@ -280,7 +280,7 @@ class TestAddingTools:
                 toolset.add(plain_tool("one"))
             assert names(toolset) == ["one"]
 
-    def test_something_else_is_refused(self):
+    def test_an_object_that_is_not_a_tool_is_refused(self):
         with pytest.raises(TypeError, match="Expected Tool or Toolset, got list"):
             MCPToolset(COUNTER).add([plain_tool()])
 
@@ -288,7 +288,7 @@ class TestAddingTools:
 class TestTheListOfTools:
     """`tools` may be changed, as in mcp-haystack 2.1."""
 
-    def test_tools_can_be_taken_out_of_it_until_they_are_listed_again(self):
+    def test_tools_can_be_removed_from_the_list_until_they_are_listed_again(self):
         with MCPToolset(ForeignServer(definition("one"), definition("two")).info) as toolset:
             toolset.add(plain_tool())
             toolset.tools = [tool for tool in toolset.tools if tool.name != "two"]
@@ -300,7 +300,7 @@ class TestTheListOfTools:
             toolset.refresh()
             assert names(toolset) == ["one", "two"]
 
-    def test_tools_that_are_put_into_it_stay(self):
+    def test_tools_that_are_added_to_the_list_stay(self):
         toolset = MCPToolset(ForeignServer(definition("one")).info)
         toolset.tools.append(plain_tool())
         assert "plain" in toolset
@@ -343,7 +343,7 @@ class TestAddition:
         with pytest.raises(TypeError):
             both[0] + plain_tool() + ["add"]
 
-    def test_a_sum_is_what_is_in_it_and_its_trace_shows_no_plain_secrets(self, both):
+    def test_a_sum_contains_the_tools_of_its_parts_and_its_trace_shows_no_plain_secrets(self, both):
         one, _ = both
         combination = one + plain_tool()
         assert names(combination) == ["plain"]
@@ -358,7 +358,7 @@ class TestAddition:
 
 
 class TestTheToolsOfARun:
-    def test_they_are_the_selected_ones_of_the_toolset_to_which_others_can_be_added_and_each_run_has_its_own(self):
+    def test_each_run_has_its_own_selected_tools_to_which_others_can_be_added(self):
         with MCPToolset(COUNTER) as toolset:
             run = toolset.spawn({"add", "echo", "plain"})
             assert run.to_dict() == toolset.to_dict()
@@ -374,7 +374,7 @@ class TestTheToolsOfARun:
             assert none == none != run  # noqa: PLR0124
             assert len({none, run, none}) == 2
 
-    def test_they_are_stored_and_traced_as_a_derived_toolset_says(self):
+    def test_tools_of_a_run_are_stored_and_traced_by_the_methods_of_a_derived_toolset(self):
         class Labelled(MCPToolset):
             def to_dict(self) -> dict[str, Any]:
                 return {**super().to_dict(), "label": "own"}
@@ -388,6 +388,6 @@ class TestTheToolsOfARun:
 
 
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")
-def test_where_haystack_does_not_add_toolsets_neither_do_we():
+def test_toolsets_cannot_be_added_if_haystack_does_not_support_it():
     with pytest.raises(TypeError):
         MCPToolset(COUNTER) + MCPToolset(FASTMCP)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is refused at construction, by name: a wrong parameter, and one that a class does not have.
+Wrong parameters, and parameters that a class does not have, are refused by name at construction.
 """
 
 from types import SimpleNamespace
@@ -51,13 +51,13 @@ async def is_never_awaited(_tool: Any) -> bool:
     return True
 
 
-# With the hooks, where this Haystack has some.
+# Includes the hooks if this Haystack has them.
 BUDGETS = [hooks.MCPCallBudgetHook] if HAS_HOOKS else []
 CONFIRMING = [hooks.confirmation_strategies_for, *([hooks.MCPConfirmationHook] if HAS_HOOKS else [])]
 UI = SimpleNamespace(get_user_confirmation=print)
 AskingClass = type("AskingClass", (), {"get_user_confirmation": print})
 
-# What each class is refused with is added to this.
+# Valid parameters of each class, to which the invalid ones are added.
 FINE: dict[Any, dict[str, Any]] = {
     MCPRegistry: {"providers": {"a": INFO}},
     MCPTool: {"name": "add", "server_info": INFO},
@@ -159,15 +159,15 @@ FINE: dict[Any, dict[str, Any]] = {
     (MCPRegistry, {"providers": {"": INFO}}, "the name of a provider must be a non-empty string, got ''"),
     (MCPProvider, {"name": "a", "endpoint": "no url"}, "MCPProvider: 'a': SSEServerInfo: Invalid url"),
     (LocalStdioMCPProvider, {"name": "a", "command": "two words"}, "LocalStdioMCPProvider: 'a'"),
-    # What should have been a list is not quoted.
+    # A text in place of a list is not quoted.
     (LocalStdioMCPProvider, {"name": "x", "command": "uvx", "args": "--token sk-4711"}, "`args` must .* got str$"),
 )
-def test_an_invalid_parameter_is_refused_by_name(kind, parameters, message):
+def test_an_invalid_parameter_is_refused_with_its_name(kind, parameters, message):
     with pytest.raises(ValueError, match=message):
         kind(**{**FINE.get(kind, {}), **parameters})
 
 
-def test_what_is_passed_without_a_name_that_it_must_have_is_refused():
+def test_positional_arguments_for_keyword_only_parameters_are_refused():
     with pytest.raises(ValueError, match=r"ToolOptions: pass its parameters by their names$"):
         ToolOptions("sk-secret-4711")
     with pytest.raises(ValueError, match=r"by their names, after the first 6$"):
@@ -187,7 +187,7 @@ def test_what_is_passed_without_a_name_that_it_must_have_is_refused():
     *((kind, "limit", "It has: max_turns, max_calls, ") for kind in BUDGETS),
     *((group, "zebra", "It has: ") for group in (CallOptions, ToolOptions, ToolOverride, ToolSelection)),
 )
-def test_a_parameter_of_another_class_or_library_is_told_where_it_belongs(owner, parameter, advice):
+def test_the_error_for_a_parameter_of_another_class_or_library_says_where_it_belongs(owner, parameter, advice):
     with pytest.raises(TypeError) as raised:
         owner(**{parameter: "sk-secret-4711"})
     message = str(raised.value)
@@ -196,7 +196,7 @@ def test_a_parameter_of_another_class_or_library_is_told_where_it_belongs(owner,
     assert "4711" not in message
 
 
-def test_a_text_is_no_list_of_its_letters():
+def test_a_text_is_not_treated_as_a_list_of_its_letters():
     info, server = StdioServerInfo("x"), serving.create_mcp_server("x")
     for take, parameters in [
         (StdioServerInfo, {"command": "x", "inherit_env": "ab"}),

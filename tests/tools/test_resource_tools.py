@@ -66,7 +66,7 @@ def info() -> InProcessServerInfo:
 @pytest.fixture
 def ask(execute: Any) -> Iterator[Any]:
     """
-    Has everything of Haystack that makes tool calls make one of a toolset, and closes it.
+    Returns a function that calls a tool of a toolset with each of Haystack's executors; closes the toolset at the end.
     """
     used: list[MCPResourceToolset] = []
 
@@ -95,7 +95,7 @@ def test_a_model_lists_resources_and_reads_them(ask, info):
 
 
 @every_executor
-def test_what_the_model_gets_is_limited_and_it_can_go_on(ask, info):
+def test_the_text_for_the_model_is_limited_and_the_model_can_read_on(ask, info):
     toolset = MCPResourceToolset(info, max_size=200, max_listed=2)
     first, second = "".join(f"{n:04} " for n in range(40)), "".join(f"{n:04} " for n in range(80, 100))
     for offset, read in (
@@ -114,7 +114,7 @@ def test_what_the_model_gets_is_limited_and_it_can_go_on(ask, info):
 
 
 @every_executor
-def test_only_what_is_allowed_is_listed_and_read(ask, info):
+def test_only_allowed_resources_are_listed_and_read(ask, info):
     toolset = MCPResourceToolset(info, uris=["notes://days/*", "notes://today"])
     assert len(ask(toolset, "list_resources").result.splitlines()) == 2
     assert ask(toolset, "read_resource", uri="notes://today").result == "# Today"
@@ -148,7 +148,7 @@ def test_a_link_in_the_result_of_a_tool_can_be_followed_in_the_same_session(exec
     ({"uri": "notes://today", "offset": "two"}, "'offset' must be of type integer"),
     ({"url": "notes://today"}, r"notes_read_resource: there is no argument 'url' \(there is: uri, offset\)"),
 )
-def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, told):
+def test_the_model_gets_an_error_for_an_impossible_argument(info, arguments, told):
     with MCPResourceToolset(info, tool_name_prefix="notes") as tools:
         assert [tool.name for tool in tools] == ["notes_list_resources", "notes_read_resource"]
         assert "notes_read_resource" in tools[0].description
@@ -157,7 +157,7 @@ def test_an_argument_that_cannot_be_meant_is_told_to_the_model(info, arguments, 
 
 
 @every_executor
-def test_a_server_that_is_down_and_not_required_is_told_to_the_model(ask, caplog):
+def test_the_model_gets_an_error_if_an_optional_server_is_down(ask, caplog):
     toolset = MCPResourceToolset(StdioServerInfo("no-such-command", max_retries=0), required=False)
     with caplog.at_level(logging.WARNING):
         toolset.warm_up()
@@ -168,7 +168,7 @@ def test_a_server_that_is_down_and_not_required_is_told_to_the_model(ask, caplog
     assert not MCPResourceToolset.from_dict(toolset.to_dict()).required
 
 
-def test_it_survives_being_stored_and_shows_no_secret(monkeypatch):
+def test_a_resource_toolset_can_be_stored_and_shows_no_secret(monkeypatch):
     monkeypatch.setenv("NOTES_TOKEN", "s3ntinel")
     reached = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("NOTES_TOKEN"))
     options = {"max_size": 300, "max_listed": 3, "result_format": "content"}

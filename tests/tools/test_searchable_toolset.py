@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A model that searches for tools instead of seeing all of them, while servers change what they have.
+A model searches for tools instead of seeing all of them, while servers change their tools.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ def search(toolset: Any, words: str, **more: Any) -> list[str]:
 
 
 class TestSearching:
-    def test_a_model_sees_the_search_and_what_it_has_found_beside_other_tools(self, run_agent, server):
+    def test_a_model_sees_the_search_tool_the_found_tools_and_other_tools(self, run_agent, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info), top_k=1)
         script = [call("search_tools", tool_keywords="number7"), call("routine_7", target_city="Rome"), say("done")]
         agent = agent_of([PLAIN, toolset], *script)
@@ -105,7 +105,7 @@ class TestSearching:
         assert set(search(toolset, "city")[1:]) <= {f"routine_{number}" for number in range(10)}
 
     @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-    def test_a_run_may_be_given_some_of_the_tools_of_the_whole_catalog(self, run_agent, toolset):
+    def test_a_run_may_get_some_tools_of_the_catalog(self, run_agent, toolset):
         agent = agent_of(toolset, call("search_tools", tool_keywords="routine", k=5), say("done"))
         toolset.close()
         run_agent(agent, tools=["routine_2", "routine_4"])
@@ -114,7 +114,7 @@ class TestSearching:
         assert len(toolset.spawn().get_selectable_tools()) == 11
         assert sorted(shown_to(agent)[-1][1:]) == ["routine_2", "routine_4"]
 
-    def test_a_tool_is_got_once_it_was_found_and_not_too_many_are(self, toolset, server):
+    def test_found_tools_are_available_and_their_number_is_limited(self, toolset, server):
         with pytest.raises(KeyError, match=r"has no tool 'routine_7'\. Available tools: search_tools"):
             toolset["routine_7"]
         assert search(toolset, "number7", k=1) == ["routine_7"]
@@ -139,7 +139,7 @@ class TestSearching:
         with pytest.raises(ToolInvocationError, match="search_tools: there is no argument 'words'"):
             find.invoke(words="number3")
 
-    def test_few_tools_are_shown_as_they_are_until_there_are_more(self, run_agent):
+    def test_few_tools_are_shown_directly_until_there_are_more(self, run_agent):
         server = many(3)
         with MCPSearchableToolset(uncached(server), search_threshold=5) as toolset:
             agent = agent_of(toolset, call("routine_1"), say("done"))
@@ -151,7 +151,7 @@ class TestSearching:
             assert search(toolset, "chore number4", k=1) == ["chore_4"]
 
     @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-    async def test_runs_do_not_see_what_others_found(self, toolset):
+    async def test_runs_do_not_see_the_tools_found_by_other_runs(self, toolset):
         agents = []
         for number in range(5):
             searches = calls(*[("search_tools", {"tool_keywords": f"number{number}", "k": 1})] * 4)
@@ -162,7 +162,7 @@ class TestSearching:
             assert shown_to(agent) == [["search_tools"], ["search_tools", f"routine_{number}"], ["search_tools"]]
         assert len(toolset) == 1
 
-    def test_a_bare_generator_that_warms_nothing_up_can_search(self, server):
+    def test_a_generator_that_does_not_warm_up_tools_can_search(self, server):
         toolset = MCPSearchableToolset(MCPToolset(server.info))
         assert [tool.name for tool in toolset] == ["search_tools"]
         assert search(toolset, "number3", k=1) == ["routine_3"]
@@ -171,7 +171,7 @@ class TestSearching:
 
 
 class TestChangingLists:
-    def test_a_search_finds_what_a_server_has_now_and_nothing_else(self, toolset, server):
+    def test_a_search_finds_only_the_current_tools_of_a_server(self, toolset, server):
         assert search(toolset, "number3", k=1) == ["routine_3"]
         del server.tools[4]
         server.tools[4] = definition("routine_5", description="Polish the silver.")
@@ -183,7 +183,7 @@ class TestChangingLists:
         assert toolset["routine_5"].description == "Polish the silver."
 
     @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-    def test_a_run_finds_what_a_server_got_meanwhile_and_a_call_of_what_is_gone_fails(self, run_agent):
+    def test_a_run_finds_tools_added_meanwhile_and_calls_of_removed_tools_fail(self, run_agent):
         toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())), search_threshold=2, top_k=1)
         script = [
             call("search_tools", tool_keywords="locate"),
@@ -204,7 +204,7 @@ class TestChangingLists:
             assert shown_to(agent)[-1] == ["search_tools", "locate", "offer", "polish", "withdraw"]
             assert search(toolset, "locate") == []
 
-    def test_a_server_that_fails_to_list_or_lost_a_tool_is_searched_as_it_was(self, server, caplog):
+    def test_the_earlier_tools_are_searched_if_a_server_fails_to_list_or_lost_a_tool(self, server, caplog):
         class Failing(ForeignServer):
             async def _list_tools(self, context: Any, params: Any) -> Any:
                 if self.listings >= 2:
@@ -223,7 +223,7 @@ class TestChangingLists:
         assert "could not be refreshed before the search: `tool_names`: 'chore_1'" in caplog.text
         assert "no list today" in caplog.text
 
-    def test_a_server_unlike_its_snapshot_does_not_stop_the_search_for_others(self, server, caplog):
+    def test_a_server_that_differs_from_its_snapshot_does_not_prevent_searching_others(self, server, caplog):
         puller = rug_pulling_server.build_server()
         with MCPToolset(InProcessServerInfo(puller)) as captured:
             snapshot = MCPToolSnapshot.capture(captured)
@@ -242,7 +242,7 @@ class TestChangingLists:
             with pytest.raises(MCPDriftedCallError, match="are not those of the snapshot"):
                 toolset["add"].invoke(a=1, b=2)
 
-    def test_a_run_that_sees_all_tools_goes_on_with_those_that_it_began_with(self, run_agent):
+    def test_a_run_that_sees_all_tools_keeps_the_tools_that_it_began_with(self, run_agent):
         toolset = MCPSearchableToolset(MCPToolset(InProcessServerInfo(build_server())))
         script = [call("offer", name="polish"), call("locate", region="north"), say("done"), say("done")]
         agent = agent_of(toolset, *script)
@@ -266,7 +266,7 @@ class TestCatalogs:
             await toolset.close_async()
             assert not pinned.connection.is_ready
 
-    def test_tools_of_others_are_searched_too(self, server):
+    def test_tools_that_are_not_from_a_server_are_also_searched(self, server):
         single = MCPTool("one", ForeignServer(definition("one", description="Weld steel.")).info)
         with MCPSearchableToolset([MCPToolset(server.info), Toolset([PLAIN, single])]) as toolset:
             assert search(toolset, "wood") == ["plain"]
@@ -274,14 +274,14 @@ class TestCatalogs:
             assert toolset["one"].description == "Weld steel."
         assert not single.connection.is_ready
 
-    def test_two_tools_of_a_name_are_refused_and_the_servers_let_go(self, server):
+    def test_two_tools_with_the_same_name_are_refused_and_the_servers_are_closed(self, server):
         other = many(2)
         toolset = MCPSearchableToolset([MCPToolset(server.info), MCPToolset(other.info)])
         with pytest.raises(MCPConfigurationError, match=r"more than one tool is called 'routine_0', 'routine_1'. Pass"):
             toolset.warm_up()
         toolset.close()
 
-    def test_a_name_that_is_taken_later_stays_with_the_first_tool(self, server):
+    def test_a_name_that_is_used_again_later_stays_with_the_first_tool(self, server):
         other = many(2, "chore")
         with MCPSearchableToolset([MCPToolset(server.info), uncached(other)]) as toolset:
             other.tools += [
@@ -292,7 +292,7 @@ class TestCatalogs:
             assert search(toolset, "number1", k=1) == ["routine_1"]
             assert toolset["routine_1"].description == "Do routine number1."
 
-    def test_no_tool_can_be_added(self, toolset):
+    def test_tools_cannot_be_added_to_a_searchable_toolset(self, toolset):
         with pytest.raises(NotImplementedError, match="Add 'search_tools' to a toolset of the catalog"):
             toolset.add(toolset["search_tools"])
 
@@ -308,7 +308,7 @@ class TestCatalogs:
 
 
 class TestSerialization:
-    def test_it_is_the_same_after_yaml(self):
+    def test_a_searchable_toolset_is_the_same_after_yaml(self):
         toolset = MCPSearchableToolset(
             [MCPToolset(COUNTER), MCPToolset(DEAD, required=False)],
             top_k=2,

@@ -87,7 +87,7 @@ def roots() -> list[str]:
 
 
 def keep(call: MCPPendingCall) -> None:
-    """Keep a call that is left open."""
+    """Keep a pending call."""
 
 
 def shadowed(_tool: Any) -> bool:
@@ -99,7 +99,7 @@ shadowed = is_wanted
 
 
 class Bait:
-    """No server info, but it has everything that a careless loader would call."""
+    """Not a server info, but it has everything that a careless loader would call."""
 
     def __init__(self, **_parameters: Any) -> None:
         pytest.fail("it was made")
@@ -120,7 +120,7 @@ def agent_pipeline(tools: Any) -> Pipeline:
 
 
 class TestFormats:
-    """What is written is what version 2.1 wrote, so that each reads the other's files."""
+    """The format is that of version 2.1, so that each version reads the other's files."""
 
     @rows(
         ("info", "stored"),
@@ -181,7 +181,7 @@ class TestFormats:
             },
         }
 
-    def test_what_version_2_1_does_not_have_is_written_only_if_it_is_set(self):
+    def test_options_that_version_2_1_does_not_have_are_written_only_if_they_are_set(self):
         extra = {"tool_options": {"result_format": "content"}, "call_options": {"read_timeout": 5}, "share": False}
         for made in (MCPTool("add", COUNTER, **extra), MCPToolset(COUNTER, **extra)):
             assert {key: made.to_dict()["data"][key] for key in extra} == extra
@@ -318,7 +318,7 @@ class TestFilesOfOlderVersions:
         "MCPToolNotFoundError SSEClient SSEServerInfo StdioClient StdioServerInfo StreamableHttpClient "
         "StreamableHttpServerInfo".split(),
     )
-    def test_names_are_where_they_were(self, name):
+    def test_names_can_be_imported_from_their_paths_of_version_2_1(self, name):
         import haystack_integrations.tools.mcp as package
         from haystack_integrations.tools.mcp import mcp_tool
 
@@ -330,7 +330,7 @@ PACKAGES = [TOOLS, HOOKS, *(f"{TOOLS}.{name}" for name in ("durable", "handlers"
 
 
 def is_stored_by_its_path(value: Any) -> bool:
-    if value in (MCPTool, MCPToolset):  # by that of version 2.1
+    if value in (MCPTool, MCPToolset):  # stored by their paths of version 2.1
         return False
     if value in (accept_defaults, answer_later, decline, FileTokenStorage):
         return True
@@ -342,7 +342,7 @@ def is_stored_by_its_path(value: Any) -> bool:
 
 
 class TestFilesOfLaterVersions:
-    def test_what_is_stored_names_a_public_package_so_that_files_may_move(self):
+    def test_stored_paths_name_a_public_package_so_that_files_may_move(self):
         stored = set()
         for package in map(importlib.import_module, PACKAGES):
             for name in package.__all__:
@@ -353,10 +353,10 @@ class TestFilesOfLaterVersions:
                     stored.add(name)
                     assert value.__module__ in PACKAGES, name
                     assert getattr(importlib.import_module(value.__module__), name) is value
-                    get_type_hints(value)  # which looks for the names in that package
+                    get_type_hints(value)  # looks up the names in that package
         assert {"MCPSearchableToolset", "FileTokenStorage", "MCPAliasToolset", "JournaledChatGenerator"} <= stored
 
-    def test_components_are_where_the_guide_says(self):
+    def test_components_can_be_imported_as_in_the_guide(self):
         for path in (
             "builders.mcp.prompt_builder.MCPPromptBuilder",
             "fetchers.mcp.resource_fetcher.MCPResourceFetcher",
@@ -373,7 +373,7 @@ class TestSecrets:
     def watched(self, secret_watch):
         secret_watch.learn(SECRET)
 
-    def test_those_of_the_environment_make_the_round_trip_and_others_are_refused(self, monkeypatch):
+    def test_secrets_of_the_environment_make_the_round_trip_and_others_are_refused(self, monkeypatch):
         monkeypatch.setenv("MY_KEY", SECRET)
         info = StdioServerInfo("uvx", env={"K": Secret.from_env_var("MY_KEY"), "P": "plain"})
         loaded = Pipeline.loads(agent_pipeline(MCPToolset(info)).dumps())
@@ -382,7 +382,7 @@ class TestSecrets:
         for info in (StdioServerInfo("uvx", env={"K": token}), StreamableHttpServerInfo("http://h/mcp", token=token)):
             with pytest.raises(Exception, match="Cannot serialize token-based secret") as raised:
                 agent_pipeline(MCPToolset(info)).dumps()
-            assert SECRET not in str(raised.value)  # which is Haystack's
+            assert SECRET not in str(raised.value)  # Haystack's own error
 
     def test_plain_secrets_are_in_no_trace(self, stdio_server):
         server = stdio_server()
@@ -416,7 +416,7 @@ class TestSecrets:
 
 
 class TestLoadingStartsNothing:
-    def test_a_server_info_by_hand_may_be_what_the_constructors_take(self):
+    def test_a_handwritten_server_info_may_be_any_form_that_the_constructors_accept(self):
         url = "https://mcp.example.com/mcp"
         for kind, data in ((MCPToolset, {}), (MCPTool, {"name": "add"})):
             loaded = kind.from_dict({"data": {"server_info": url, **data}})
@@ -424,7 +424,7 @@ class TestLoadingStartsNothing:
         with pytest.raises(TypeError, match="missing a required argument: 'server_info'"):
             MCPToolset.from_dict({"data": {"tool_names": ["add"]}})
 
-    def test_nothing_is_imported_for_it_either_nor_for_what_is_built(self, tmp_path):
+    def test_loading_and_construction_do_not_import_the_mcp_sdk(self, tmp_path):
         trace = tmp_path / "started"
         info = StdioServerInfo("touch", [str(trace)])
         toolset, tool = MCPToolset(info, tool_names=["x"]), MCPTool("y", info)
@@ -504,7 +504,7 @@ class TestHostileFiles:
         "Bait",
         "",
     )
-    def test_nothing_but_a_server_info_is_built(self, path, kind, tmp_path):
+    def test_only_server_infos_are_constructed(self, path, kind, tmp_path):
         trace = tmp_path / "started"
         info = {"type": path, "args": ["touch", str(trace)], "command": f"touch {trace}"}
         name = {"name": "x"} if kind is MCPTool else {}
@@ -516,7 +516,7 @@ class TestHostileFiles:
         assert not trace.exists()
 
     @pytest.mark.skipif(not HAS_ALLOWLIST, reason="this Haystack has no allowlist of modules")
-    def test_import_paths_and_handlers_go_through_haystacks_allowlist(self, monkeypatch):
+    def test_import_paths_and_handlers_are_checked_with_haystacks_allowlist(self, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "tests.support.*")
         text = agent_pipeline(MCPToolset(COUNTER)).dumps()
         with pytest.raises(DeserializationError, match=r"tests.servers.inprocess"):
@@ -527,7 +527,7 @@ class TestHostileFiles:
         with pytest.raises(DeserializationError, match="to_words"):
             MCPToolset.from_dict(toolset.to_dict())
 
-    def test_functions_of_any_module_are_saved(self, monkeypatch):
+    def test_functions_of_any_module_can_be_stored(self, monkeypatch):
         monkeypatch.setenv("HAYSTACK_DESERIALIZATION_ALLOWLIST", "")
         functions = {
             "handlers": MCPHandlers(
@@ -552,6 +552,6 @@ class TestHostileFiles:
         assert loaded.get_component("agent").tools.handlers == functions["handlers"]
 
     @pytest.mark.parametrize("function", [lambda tool: True, partial(is_wanted), MCPHandlers().to_dict, _shadowed])
-    def test_a_function_to_which_no_path_leads_is_not_saved(self, function):
+    def test_a_function_without_an_import_path_cannot_be_stored(self, function):
         with pytest.raises(SerializationError, match=r"^`tool_filter` cannot be serialized: .*top of a module$"):
             MCPToolset(StdioServerInfo("x"), tool_selection=ToolSelection(tool_filter=function)).to_dict()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the model sees of a server: which tools, with which names, descriptions and parameters, and how much of a result.
+How options shape a server for the model: its tools, their names, descriptions and parameters, and the size of results.
 """
 
 import logging
@@ -64,7 +64,7 @@ def api_key(monkeypatch: pytest.MonkeyPatch) -> Secret:
     return Secret.from_env_var("SHAPING_KEY")
 
 
-class TestWhichTools:
+class TestToolSelection:
     @pytest.mark.parametrize(
         ("parameters", "left"),
         [
@@ -74,7 +74,7 @@ class TestWhichTools:
             ({"tool_filter": is_short, "exclude_tools": ["l*"]}, ["drop"]),
         ],
     )
-    def test_tools_are_chosen_and_each_that_is_left_out_is_logged_once(self, parameters, left, caplog):
+    def test_tools_are_selected_and_each_omitted_tool_is_logged_once(self, parameters, left, caplog):
         caplog.set_level(logging.INFO)
         server = ForeignServer(
             *map(definition, ["list", "drop", "delete_all"]),
@@ -90,7 +90,7 @@ class TestWhichTools:
                 with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
                     toolset[name]
 
-    def test_the_name_of_a_tool_forges_no_line_of_the_log(self, caplog):
+    def test_the_name_of_a_tool_cannot_forge_a_line_of_the_log(self, caplog):
         caplog.set_level(logging.DEBUG)
         name = "look\nERROR root: forged\x1b[2K"
         strange = {"type": "object", "properties": {"a": {"type": "strange"}}}
@@ -103,7 +103,7 @@ class TestWhichTools:
         assert len(told) == 5
         assert all(text.isprintable() for text in told)
 
-    def test_tools_that_are_not_for_a_model_stay_out_but_your_own_code_may_call_them(self, caplog):
+    def test_tools_that_are_not_for_models_are_hidden_but_user_code_may_call_them(self, caplog):
         caplog.set_level(logging.INFO)
         reason = "only an app may use it"
         server = ForeignServer(
@@ -118,8 +118,8 @@ class TestWhichTools:
         with pytest.raises(ValueError, match=f"'hidden' of .* is in `tool_names`, but cannot be loaded: .*{reason}"):
             MCPToolset(server.info, tool_names=["hidden"], eager_connect=True)
 
-    def test_tools_that_can_only_be_called_as_tasks_stay_out(self):
-        # The field is only in one revision of the protocol, which a server in process does not speak by default.
+    def test_tools_that_can_only_be_called_as_tasks_are_omitted(self):
+        # Only one revision of the protocol has the field, and servers in process do not speak it by default.
         long = {"name": "long", "inputSchema": {"type": "object"}, "execution": {"taskSupport": "required"}}
         listed = types.Tool.model_validate(long, by_name=False)
         assert "only be called as a task" in str(ToolSelection().reason_against(listed))
@@ -127,7 +127,7 @@ class TestWhichTools:
         with pytest.raises(ValueError, match=r"'long' of .* cannot be used: it can only be called as a task"):
             tool._load_listing(ToolListing(tools=[listed]))
 
-    def test_a_tool_that_is_named_and_left_out_is_an_error(self):
+    def test_a_tool_that_is_both_named_and_excluded_is_an_error(self):
         server = ForeignServer(definition("delete"))
         selection = ToolSelection(required_hints={"read_only_hint": True})
         toolset = MCPToolset(server.info, tool_names=["delete"], tool_selection=selection)
@@ -137,7 +137,7 @@ class TestWhichTools:
             toolset[0].invoke()
         assert server.calls == []
 
-    def test_a_filter_that_fails_lets_nothing_through(self):
+    def test_a_failing_filter_is_an_error_and_excludes_all_tools(self):
         toolset = MCPToolset(ForeignServer(definition("add")).info, tool_selection=ToolSelection(tool_filter=breaks))
         with pytest.raises(ValueError, match="`tool_filter` failed for tool 'add': KeyError"):
             toolset.warm_up()
@@ -145,7 +145,7 @@ class TestWhichTools:
 
 
 class TestMistakes:
-    def test_a_tool_that_is_not_there_is_told_with_the_one_that_may_be_meant(self, caplog):
+    def test_a_warning_for_an_unknown_tool_suggests_the_closest_name(self, caplog):
         parameters = ["tool_overrides", "inputs_from_state", "outputs_to_state", "outputs_to_string"]
         given = {name: {"serch": {}} for name in parameters}
         server = ForeignServer(definition("search"))
@@ -161,7 +161,7 @@ class TestMistakes:
         ("serch", "query", r"binds arguments of 'serch', which the server does not have\. Did you mean"),
         ("search", "key", "unknown parameter 'key'.*Valid parameters are: api_key, query, tenant"),
     )
-    def test_an_unknown_tool_or_parameter_is_an_error_because_its_arguments_would_be_seen(
+    def test_an_unknown_tool_or_parameter_is_an_error_where_the_model_would_see_its_arguments(
         self, tool, parameter, message
     ):
         overrides = {tool: {"bound_arguments": {parameter: "x"}}}
@@ -203,7 +203,7 @@ class TestNamesAndDescriptions:
         assert outcome.result == "found"
         assert server.calls == [("search", {"query": "x", "api_key": SECRET, "tenant": "acme"})]
 
-    def test_arguments_whose_names_not_all_models_take_are_renamed_for_the_model_and_sent_as_the_server_has_them(self):
+    def test_argument_names_that_some_models_refuse_are_renamed_for_the_model_only(self):
         odd = {"filter[id]": {"type": "integer"}, "$top": {"type": "integer"}, "tenant@": {"type": "string"}}
         server = ForeignServer(definition("list", {"type": "object", "properties": odd, "required": ["filter[id]"]}))
         with MCPTool("list", server.info, bound_arguments={"tenant@": "acme"}) as tool:
@@ -236,7 +236,7 @@ class TestNamesAndDescriptions:
             toolset["paint"].invoke(of="x")
         assert server.calls == [("paint", {f"of{hidden}": "x"})]
 
-    def test_the_options_of_one_tool_are_its_own(self):
+    def test_options_for_one_tool_do_not_affect_others(self):
         own = {"result_format": "json", "retry_idempotent": True, "max_result_size": 500}
         options = ToolOptions(result_format="content", max_result_size=1000)
         overrides = {"sleep": {"invocation_timeout": 0.2, **own}}
@@ -251,8 +251,8 @@ class TestNamesAndDescriptions:
 
 class TestBoundArguments:
     @every_executor
-    @pytest.mark.parametrize("state", [{}, {"tenant": None}])  # None is what a pipeline gives an Agent
-    def test_without_the_value_nothing_is_sent(self, execute, state, monkeypatch):
+    @pytest.mark.parametrize("state", [{}, {"tenant": None}])  # pipelines pass None to an Agent
+    def test_the_call_is_not_sent_if_a_bound_value_is_missing(self, execute, state, monkeypatch):
         monkeypatch.delenv("SHAPING_KEY", raising=False)
         server = ForeignServer(definition("search", SEARCH))
         schema_of_state = {"tenant": {"type": str}}
@@ -268,7 +268,7 @@ class TestBoundArguments:
         assert server.calls == []
 
     @every_executor
-    def test_one_state_key_may_be_bound_twice_and_be_an_input_that_the_model_overrides(self, execute):
+    def test_a_state_key_may_be_bound_twice_and_be_an_input_that_the_model_overrides(self, execute):
         server = ForeignServer(definition("search", schema("a", "b", "c")))
         bound = {"a": FromState("tenant"), "b": FromState("tenant")}
         with MCPTool("search", server.info, inputs_from_state={"tenant": "c"}, bound_arguments=bound) as tool:
@@ -299,7 +299,7 @@ class TestBoundArguments:
 
 
 class TestStoring:
-    def test_a_tool_of_a_toolset_is_stored_with_its_shape(self, api_key):
+    def test_a_tool_of_a_toolset_is_stored_with_its_options(self, api_key):
         bound = {"t": FromState("t"), "k": api_key}
         shape = {"name": "find", "description": "Find.", "invocation_timeout": 5, "max_result_size": 300}
         toolset = MCPToolset(
@@ -322,12 +322,12 @@ class TestStoring:
         assert (tool.name, tool.remote_name, tool.description) == ("find", "search", "Find.")
         assert (tool.connection_timeout, tool.invocation_timeout, tool.bound_arguments) == (7, 5, bound)
 
-    def test_a_secret_that_was_written_by_hand_need_not_say_that_it_is_strict(self):
+    def test_a_handwritten_secret_need_not_state_that_it_is_strict(self):
         by_hand = {"add": {"bound_arguments": {"a": {"type": "env_var", "env_vars": ["KEY"]}}}}
         toolset = MCPToolset(COUNTER, ["add"], tool_overrides=by_hand)
         assert toolset["add"].bound_arguments == {"a": Secret.from_env_var("KEY")}
 
-    def test_what_cannot_be_stored_is_an_error_but_traced_by_name(self):
+    def test_values_that_cannot_be_stored_are_an_error_but_are_traced_by_name(self):
         bound = {"add": {"bound_arguments": {"a": Secret.from_token(SECRET)}}}
         toolset = MCPToolset(COUNTER, tool_selection={"tool_filter": lambda _tool: True}, tool_overrides=bound)
         traced = toolset._to_trace_dict()["data"]
@@ -343,7 +343,7 @@ class TestStoring:
 
 
 class TestTheSizeOfResults:
-    def test_the_model_sees_the_beginning_and_the_end_and_everybody_else_all(self):
+    def test_only_the_model_gets_a_shortened_result(self):
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000 + "z" * 5000)
         options, state = ToolOptions(max_result_size=400), {"all": {"source": "result"}}
@@ -359,7 +359,7 @@ class TestTheSizeOfResults:
         "outputs_to_string", {"source": "result", "raw_result": True}, {"one": {"source": "result", "handler": shout}}
     )
     @every_executor
-    def test_your_own_handlers_are_limited_too(self, execute, outputs_to_string):
+    def test_results_of_user_handlers_are_also_limited(self, execute, outputs_to_string):
         server = ForeignServer(definition("read"))
         server.answer = text_result("a" * 5000)
         options = ToolOptions(max_result_size=400)
@@ -370,7 +370,7 @@ class TestTheSizeOfResults:
             assert tool._init_parameters()["outputs_to_string"] == outputs_to_string
 
     @rows("size", 200, 201, 333, 1000)
-    def test_of_several_parts_the_text_is_limited_and_the_rest_kept(self, size):
+    def test_only_the_text_of_a_result_with_several_parts_is_limited(self, size):
         image = ImageContent(base64_image="aGVsbG8=", mime_type="image/png")
         parts = [TextContent("a" * 90), TextContent("b" * 5000), image, TextContent("c" * 5000), TextContent("d" * 90)]
         limited = limit_result(parts, size)

@@ -33,7 +33,7 @@ OTHER_COOK = "---\nname: cook\ndescription: Cook\n---\nFry it.\n"
 
 
 @pytest.mark.skipif(HAS_SKILL_STORES, reason="skill stores came with Haystack 3")
-def test_a_haystack_without_skill_stores_is_an_error_that_says_what_works_instead() -> None:
+def test_a_haystack_without_skill_stores_is_an_error_that_names_the_alternative() -> None:
     with pytest.raises(ImportError, match=r"needs the skill stores of Haystack 3.* `list_skills` and `load_skill`"):
         MCPSkillStore(SkillServer().info)
 
@@ -41,7 +41,7 @@ def test_a_haystack_without_skill_stores_is_an_error_that_says_what_works_instea
 @with_skill_stores
 class TestSkillStore:
     @rows("is_async", False, True)
-    def test_an_agent_loads_a_skill_and_reads_its_files_when_it_wants_them(self, is_async: bool) -> None:
+    def test_an_agent_loads_a_skill_and_reads_its_files_on_demand(self, is_async: bool) -> None:
         server = SkillServer()
         skills = SkillToolset(MCPSkillStore(server.info))
         assert server.requests == []
@@ -63,7 +63,7 @@ class TestSkillStore:
         assert read == "Throw it all away."
         assert "has no file '../../etc/passwd'" in outside
         assert "Unknown skill 'sweep'. Available skills: tidy, cook." in unknown
-        # One listing, of two pages, and only the files that were wanted.
+        # The skills were listed once, in two pages, and only the requested files were read.
         assert server.requests == ["skills/list"] * 2 + ["skill://tidy/SKILL.md", "skill://tidy/desk.md"]
 
     def test_a_file_that_changed_is_refused_until_the_skills_are_listed_again(self) -> None:
@@ -79,7 +79,7 @@ class TestSkillStore:
         assert store.read_skill_file("tidy", "desk.md") == "Keep everything."
         toolset.close()
 
-    def test_skills_of_one_name_are_told_apart_by_their_folders(self) -> None:
+    def test_skills_with_the_same_name_are_distinguished_by_their_folders(self) -> None:
         files = {
             **FILES,
             "skill://cook/SKILL.md": OTHER_COOK,
@@ -92,7 +92,7 @@ class TestSkillStore:
             assert store.load_skill("acme/cook")[0] == "Boil it.\n"
             assert store.load_skill("skill://cook/SKILL.md")[0] == "Fry it.\n"
 
-    def test_files_come_as_a_model_can_read_them(self) -> None:
+    def test_files_are_returned_in_a_form_that_a_model_can_read(self) -> None:
         folder = "skill://acme/cook/"
         files = {
             **FILES,
@@ -114,7 +114,7 @@ class TestSkillStore:
             with pytest.raises(FileNotFoundError, match=r"It has book\.pdf, photo, salt\.txt, taste\.bin"):
                 store.read_skill_file("cook", "pepper.txt")
 
-    def test_a_skill_toolset_of_one_is_stored_and_loaded_without_connecting(self) -> None:
+    def test_a_skill_toolset_is_stored_and_loaded_without_connecting(self) -> None:
         info = InProcessServerInfo("tests.support.skill_server:server")
         store = MCPSkillStore(info, invocation_timeout=5, handlers=MCPHandlers(elicitation=decline))
         stored = yaml.safe_dump(SkillToolset(store).to_dict())
@@ -129,7 +129,7 @@ class TestSkillStore:
         finally:
             loaded.close()
 
-    async def test_a_server_without_the_extension_has_none(self) -> None:
+    async def test_a_server_without_the_extension_has_no_skills(self) -> None:
         async with MCPSkillStore(SkillServer(has_extension=False).info) as store:
             assert store.connection.is_ready
             assert await asyncio.to_thread(store.list_skills) == {}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What tools and toolsets have in common, told of both.
+The common behaviour of tools and toolsets, tested with both.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def test_the_documented_signature_holds(kind, documented):
 
 @both
 class TestConnecting:
-    async def test_it_is_eager_or_a_context_manager_and_closed_as_often_as_one_likes(self, make):
+    async def test_it_connects_eagerly_or_as_a_context_manager_and_may_be_closed_repeatedly(self, make):
         owner = make("add", COUNTER, connection_timeout=7, invocation_timeout=8.5)
         owner.close()
         await owner.close_async()
@@ -74,7 +74,7 @@ class TestConnecting:
         assert first(eager).description == "Add two integers."
         await eager.close_async()
 
-    def test_an_eager_one_of_a_server_that_cannot_be_reached_is_a_connection_error(self, make):
+    def test_an_eager_connect_to_an_unreachable_server_is_a_connection_error(self, make):
         info = StdioServerInfo(command="mcp-no-such-command")
         with pytest.raises(MCPConnectionError, match=r"mcp-no-such-command.*not found") as raised:
             make("add", info, eager_connect=True)
@@ -89,7 +89,7 @@ class TestConnecting:
             await owner.__aenter__()
         assert owner.connection.status().state == "closed"
 
-    def test_warming_up_again_asks_nothing_of_the_server(self, make):
+    def test_warming_up_again_sends_no_request(self, make):
         server = ForeignServer(definition("search"))
         with make("search", server.info) as owner:
             for _ in range(3):
@@ -103,7 +103,7 @@ class TestConnecting:
                 assert (owner.connection.status().users, alone.connection.status().users) == (2, 1)
             assert server.listings == 2
 
-    def test_after_close_warming_up_shows_what_the_server_has_now(self, make):
+    def test_warming_up_after_close_gets_the_current_tools_of_the_server(self, make):
         server = ForeignServer(definition("search", description="Old."))
         with make("search", server.info) as owner:
             tool = first(owner)
@@ -116,7 +116,7 @@ class TestConnecting:
 
 
 @both
-def test_it_is_copied_as_itself_and_equal_to_no_other_and_shows_no_plain_secrets(make):
+def test_its_copy_is_itself_it_equals_no_other_and_it_shows_no_plain_secrets(make):
     info = StreamableHttpServerInfo(f"https://u:{SECRET}@h/mcp?key={SECRET}", token=SECRET, headers={"A": SECRET})
     owner, other = make("add", info), make("add", info)
     assert copy.copy(owner) is owner

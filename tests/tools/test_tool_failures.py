@@ -42,7 +42,7 @@ TWICE = "This tool has failed 2 times in a row. Do not call it again in this run
 
 class FailingServer(ForeignServer):
     """
-    Fails with each call but those of which the number is in `good`.
+    Fails with every call whose number is not in `good`.
     """
 
     def __init__(self, *good: int) -> None:
@@ -69,7 +69,7 @@ def told(messages: list[ChatMessage]) -> list[tuple[Any, bool]]:
 
 
 def error_of(run_of_agent: Any) -> BaseException:
-    # An Agent of Haystack 2 raises an error of its own, which has the tool's as its cause.
+    # An Agent of Haystack 2 raises its own error, whose cause is the tool's error.
     with pytest.raises(Exception, match="broken") as raised:
         run_of_agent()
     error: BaseException = raised.value
@@ -83,7 +83,7 @@ class TestLimit:
     @pytest.mark.parametrize(
         ("on_tool_error", "result_format"), [("agent", None), ("model", "json"), ("model", "content")]
     )
-    def test_a_tool_that_fails_too_often_is_not_called_any_more(self, is_async, on_tool_error, result_format):
+    def test_a_tool_that_fails_too_often_is_no_longer_called(self, is_async, on_tool_error, result_format):
         how = ToolOptions(max_tool_failures=2, on_tool_error=on_tool_error, result_format=result_format)
         server = FailingServer()
         with MCPToolset(server.info, tool_options=how) as toolset:
@@ -95,7 +95,7 @@ class TestLimit:
             assert told(messages)[:3] == [(BROKEN, True), (f"{BROKEN}\n{TWICE}", True), (TWICE, True)]
 
     @in_both_ways
-    def test_a_call_that_succeeds_and_the_next_run_begin_the_count_anew(self, is_async):
+    def test_a_successful_call_or_a_new_run_resets_the_count(self, is_async):
         server = FailingServer(2, 5)
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
             first = run(agent(toolset, *[call("f")] * 9), is_async)
@@ -103,7 +103,7 @@ class TestLimit:
             run(agent(toolset, *[call("f")] * 4), is_async, [*first, *GO])
         assert len(server.calls) == 7
 
-    async def test_runs_of_one_agent_that_overlap_are_counted_apart(self):
+    async def test_overlapping_runs_of_one_agent_are_counted_separately(self):
         server = FailingServer()
         with MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2)) as toolset:
             one = agent_of(toolset, *[call("f")] * 6, say("done"), say("done"))
@@ -121,7 +121,7 @@ class TestLimit:
         for each in ran:
             assert told(each["messages"])[-1] == (TWICE, True)
 
-    def test_calls_that_were_refused_have_not_failed(self):
+    def test_refused_calls_do_not_count_as_failed(self):
         server = FailingServer()
         with (
             MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=3)) as toolset,
@@ -131,7 +131,7 @@ class TestLimit:
         assert len(server.calls) == 1
         assert all("in a row" not in text for text, _ in told(messages))
 
-    def test_it_holds_for_single_tools_beside_arguments_from_the_state(self):
+    def test_the_limit_applies_to_single_tools_with_arguments_from_the_state(self):
         server = FailingServer()
         state = {"inputs_from_state": {"f": {"messages": "n"}}} if HAS_HOOKS else {}
         with MCPToolset(server.info, tool_overrides={"f": {"max_tool_failures": 1, "name": "ff"}}, **state) as toolset:
@@ -143,7 +143,7 @@ class TestLimit:
         assert [arguments for _, arguments in server.calls[1:]] == [{}]
 
     @in_both_ways
-    def test_it_holds_in_other_loops(self, is_async):
+    def test_the_limit_applies_in_other_event_loops(self, is_async):
         server = FailingServer()
         toolset = MCPToolset(server.info, tool_options=ToolOptions(max_tool_failures=2))
         with toolset:
@@ -160,10 +160,10 @@ class TestLimit:
         assert len(server.calls) == 4
 
 
-class TestWhoGetsIt:
+class TestHandlingOfErrors:
     @in_both_ways
     @pytest.mark.parametrize("raises", [True, False])
-    def test_toolsets_of_one_agent_differ(self, is_async, raises):
+    def test_toolsets_of_one_agent_may_handle_errors_differently(self, is_async, raises):
         servers = [FailingServer(), FailingServer()]
         for server in servers:
             server.tools = server.tools[:1]
@@ -183,12 +183,12 @@ class TestWhoGetsIt:
                 MCPToolCaller([strict]).run(messages=[call("b_f")])
 
     @in_both_ways
-    def test_by_default_the_agent_decides(self, is_async):
+    def test_the_agent_handles_errors_by_default(self, is_async):
         with MCPToolset(FailingServer().info) as toolset:
             assert told(run(agent(toolset, call("f")), is_async)) == [(BROKEN, True)]
             assert type(error_of(lambda: run(agent(toolset, call("f"), raises=True), is_async))) is MCPInvocationError
 
-    def test_neither_a_handler_of_results_nor_the_state_gets_a_failure(self):
+    def test_result_handlers_and_the_state_do_not_get_failures(self):
         shown = {"source": "docs", "handler": lambda docs: ", ".join(each["title"] for each in docs)}
         how, state = ToolOptions(on_tool_error="model"), {"found": {"source": "result"}}
         for output in (shown, {"titles": shown}):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Results for a program, and toolsets shown to people.
+Results for programs, and how toolsets are displayed to people.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 
 
-async def test_a_typed_result_has_all_content_and_what_is_for_the_program_only():
+async def test_a_typed_result_has_all_content_and_the_metadata():
     server = ForeignServer(definition("look"))
     for_user = types.TextContent(type="text", text="for you", annotations=types.Annotations(audience=["user"]))
     server.answer = types.CallToolResult(content=[for_user, PIXEL], _meta={"cost": 3})
@@ -67,7 +67,7 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
     (["8"], {"result": 8}, 8, "MCPToolResult(text='8')", "<pre>8</pre>"),
     (['{"a": 1}'], {"a": 1}, {"a": 1}, "MCPToolResult(text='{\"a\": 1}')", "<pre>{&quot;a&quot;: 1}</pre>"),
     ([], {"a": 1}, {"a": 1}, "MCPToolResult(structured={'a': 1})", "<pre>{\n  &quot;a&quot;: 1\n}</pre>"),
-    # More than what a server wraps.
+    # An object with more than the one value that servers wrap.
     (
         [],
         {"result": 8, "unit": "kg"},
@@ -84,7 +84,7 @@ SCRIPT = types.ImageContent(type="image", data="aGVsbG8=", mime_type='image/x"on
         '<pre>&lt;b&gt;</pre><img src="data:image/png;base64,iVBORw0KGgo=">',
     ),
 )
-def test_a_result_has_its_bare_value_and_shows_its_content_once(content, structured, value, shown, html):
+def test_a_result_has_its_unwrapped_value_and_shows_its_content_once(content, structured, value, shown, html):
     server = ForeignServer(definition("look"))
     server.answer = text_result(*[each for each in content if each is not PIXEL], structured_content=structured)
     server.answer.content += [PIXEL] * content.count(PIXEL)
