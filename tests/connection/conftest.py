@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Scripts in interpreters of their own, and the loops they run with.
+Fixtures: scripts in separate processes, with the event loops of asyncio and uvloop.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.support.scripts import Script
 @pytest.fixture(params=["asyncio", "uvloop"])
 def script(request: pytest.FixtureRequest, tmp_path: Path, stdio_server: StdioServerFactory) -> Script:
     """
-    Runs scripts, with the event loop of asyncio and with uvloop: for what processes, forks and descriptors are part of.
+    Runs scripts with the event loops of asyncio and uvloop, for tests of processes, forks and descriptors.
     """
     return Script(tmp_path, stdio_server(), request.param)
 
@@ -29,7 +29,7 @@ def script(request: pytest.FixtureRequest, tmp_path: Path, stdio_server: StdioSe
 @pytest.fixture
 def script_with(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[..., Script]:
     """
-    The same with one of the loops and a server of these options, where the loop makes no difference.
+    Like `script`, with one loop and with options of the server, for tests that do not depend on the loop.
     """
     return lambda *options, loop="uvloop": Script(tmp_path, stdio_server(*options), loop)
 
@@ -37,7 +37,7 @@ def script_with(tmp_path: Path, stdio_server: StdioServerFactory) -> Callable[..
 @pytest.fixture(params=["stdio", "streamable-http"])
 def patient(request: pytest.FixtureRequest) -> SimpleNamespace:
     """
-    A patient server: its `info`, and the `log` of what it has recorded.
+    A patient server: its `info`, and the `log` of its record.
     """
     if request.param == "stdio":
         server = request.getfixturevalue("patient_stdio_server")()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-MCPConnection as a user has it: a server without tools around it, sync and async, and its health.
+MCPConnection as users have it: a server without tool objects, sync and async, and its health.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ def test_an_open_connection_is_pickled_as_its_configuration():
         assert connection.is_ready
 
 
-def test_the_status_tells_the_whole_life_of_a_connection():
+def test_the_status_follows_the_whole_life_of_a_connection():
     connection = MCPConnection(COUNTER, share=False)
     assert connection.status().state == "idle"
     assert connection.generation == 0
@@ -56,7 +56,7 @@ def test_the_status_tells_the_whole_life_of_a_connection():
     assert connection.generation == 0
 
 
-def test_a_blocked_event_loop_is_said_to_a_caller_that_has_waited_long_enough(monkeypatch):
+def test_a_timeout_reports_a_blocked_event_loop(monkeypatch):
     go_on = threading.Event()
     server: MCPServer[Any] = MCPServer("blocking")
 
@@ -76,7 +76,7 @@ def test_a_blocked_event_loop_is_said_to_a_caller_that_has_waited_long_enough(mo
     connection.close()
 
 
-def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
+def test_a_connection_does_not_block_the_thread_of_the_executor():
     connection = MCPConnection(COUNTER)
 
     async def use() -> str:
@@ -102,7 +102,7 @@ def test_a_connection_waits_for_nothing_in_the_thread_of_the_executor():
     ({"call_options": {"ping_interval": "5"}}, "`ping_interval` must be a valid number, got '5'"),
     ({"call_options": {"reset_timeout_on_progress": 1}}, "`reset_timeout_on_progress` must be a valid boolean"),
 )
-def test_an_invalid_parameter_is_refused_and_the_message_says_what_it_takes(parameters, message):
+def test_an_invalid_parameter_is_refused_with_the_valid_values(parameters, message):
     with pytest.raises(ValueError, match=message):
         MCPConnection(**{"server_info": COUNTER, **parameters})
 
@@ -120,7 +120,7 @@ CONTINUED = MCPPendingCall(tool_name="add", arguments={}, request_state="begun")
     ("subscribe_resource", {"resource": None, "callback": print}, "`resource` must be a URI or a Resource"),
     ("on_list_change", {"callback": print, "lists": 3}, "`lists` must be some of 'tools', 'prompts', 'resources'"),
 )
-def test_what_is_given_wrongly_later_is_refused_before_anything_is_sent(method, arguments, message):
+def test_invalid_arguments_of_methods_are_refused_before_anything_is_sent(method, arguments, message):
     connection = MCPConnection(COUNTER)
     with pytest.raises(ValueError, match=message):
         getattr(connection, method)(**arguments)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A process without free file descriptors: the error says so, nothing breaks for good, and a later attempt works.
+A process without free file descriptors: the error names the cause, and a later attempt works.
 """
 
 import pytest
@@ -53,8 +53,8 @@ report(opened=opened, called=called, answer=answer)
         (2, False),  # uvloop would end the process
     ],
 )
-def test_a_lack_of_descriptors_is_an_error_that_says_so_and_passes(script_with, spare, is_cold):
-    # Only what starts an interpreter of its own has not imported anything yet.
+def test_a_lack_of_descriptors_is_a_temporary_error_that_names_the_cause(script_with, spare, is_cold):
+    # Only a new interpreter has not imported anything yet.
     start = leader if is_cold else finalized
     [facts] = script_with().run(SCRIPT.format(spare=spare, is_cold=is_cold), start=start)
     assert "Too many open files" in facts["opened"]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Forks, with and without multiprocessing: each process has an executor and sessions of its own, and harms no other.
+Forks, with and without multiprocessing: each process has its own executor and sessions, and does not affect others.
 """
 
 import os
@@ -13,7 +13,7 @@ import pytest
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform cannot fork")
 
 
-def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_alone_however_it_ends(script):
+def test_a_forked_child_has_its_own_session_and_does_not_affect_its_parents_however_it_ends(script):
     ends = script.run(
         """
         import asyncio
@@ -71,7 +71,7 @@ def test_a_forked_child_has_a_session_of_its_own_and_leaves_that_of_the_parent_a
     assert not [end for end in ends if end["code"] or not end["undisturbed"]]
 
 
-def test_a_fork_under_calls_of_other_threads_deadlocks_nobody(script):
+def test_a_fork_during_calls_of_other_threads_does_not_deadlock(script):
     *children, parent = script.run(
         """
         tool = MCPTool("echo", server_info, invocation_timeout=30)
@@ -129,6 +129,6 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize(("method", "size"), [("fork", 2), ("spawn", 1), ("forkserver", 1)])
-def test_workers_of_a_pool_call_a_tool(script_with, method, size):
+def test_workers_of_a_process_pool_call_a_tool(script_with, method, size):
     script = script_with(loop="asyncio")
     assert script.run(POOL.format(method=method, size=size)) == [{"answers": [True] * 4, "own": True}]

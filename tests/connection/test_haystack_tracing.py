@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What Haystack's tracing is told of calls and of sessions.
+The spans of calls and sessions in Haystack's tracing.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ async def test_each_call_and_each_session_has_a_span_with_the_server_and_the_out
     assert tracer.errors[0] == "Failed to invoke Tool `add`: no ***"
 
 
-def test_what_is_left_open_lost_and_not_reached_is_told_apart(tracer, patient_stdio_server):
+def test_pending_lost_and_unreachable_calls_have_different_outcomes(tracer, patient_stdio_server):
     def outcomes() -> list[tuple[str, Any, Any]]:
         return [(name, tags.get("mcp.outcome"), tags.get("error.type")) for name, tags in tracer.take()]
 
@@ -94,7 +94,7 @@ def test_what_is_left_open_lost_and_not_reached_is_told_apart(tracer, patient_st
     ]
 
 
-async def test_a_call_that_is_given_up_ends_its_span(tracer):
+async def test_the_span_of_an_abandoned_call_ends(tracer):
     async with MCPConnection(InProcessServerInfo("tests.servers.inprocess:server")) as connection:
         tracer.take()
         calling = asyncio.ensure_future(connection.call_tool_async("sleep", {"seconds": 60}))
@@ -102,6 +102,6 @@ async def test_a_call_that_is_given_up_ends_its_span(tracer):
         calling.cancel()
         with pytest.raises(asyncio.CancelledError):
             await calling
-    # A session that an earlier test has left behind may be opened again meanwhile.
+    # The session of an earlier test may be reopened meanwhile.
     [tags] = [tags for name, tags in tracer.take() if name == "haystack.mcp.call"]
     assert (tags["mcp.outcome"], tags["error.type"]) == ("cancelled", "CancelledError")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Many users of one connection: each call arrives with the identity of its caller, and no session is used by two.
+Many users of one connection: each call arrives with the identity of its caller, and users do not share sessions.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ async def tenant_of(context: MCPRequestContext) -> dict[str, str]:
 
 @pytest.mark.parametrize("era", ERAS)
 def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server, era):
-    server.barrier = asyncio.Barrier(USERS)  # all calls are under way at the same time
+    server.barrier = asyncio.Barrier(USERS)  # all calls run at the same time
 
     def call(number: int) -> None:
         name = f"user{number}"
@@ -101,7 +101,7 @@ def test_concurrent_calls_arrive_with_the_identities_of_their_callers(server, er
 
 @both_eras
 class TestManyUsers:
-    def test_providers_are_asked_for_each_caller(self, server):
+    def test_providers_are_called_for_each_caller(self, server):
         provided.clear()
         info = info_of(server, token_provider=token_of, headers_provider=f"{HERE}:tenant_of")
         with MCPTool("whoami", MCPServerInfo.from_dict(info.to_dict())) as tool:
@@ -112,14 +112,14 @@ class TestManyUsers:
         assert {context.user for context in provided} == {None, "alice", "bob"}
         assert server.anonymous == 0
 
-    def test_what_is_read_and_called_is_sent_with_the_identity_of_the_caller(self, server):
+    def test_reads_and_calls_are_sent_with_the_identity_of_the_caller(self, server):
         own = {"own": "yes"}
         with contextlib.closing(MCPConnection(info_of(server, token="service-token"))) as connection:
             for name in ("alice", "service", "bob"):
                 server.requests.clear()
                 context = mcp_request_context(token=f"{name}-token", meta={"marker": name, "own": "no"})
                 with context if name != "service" else contextlib.nullcontext():
-                    # Read twice: what one may keep is nobody else's.
+                    # Read twice: a cached resource must not reach another user.
                     for _ in range(2):
                         assert connection.read_resource("who://ever").contents[0].text == f"Bearer {name}-token"
                     connection.list_resource_templates(meta=own)
@@ -134,9 +134,9 @@ class TestManyUsers:
                 assert sum(meta["own"] == "yes" for meta in metas) == 5
         assert server.anonymous == 0
 
-    # Servers still do what revision 2026-07-28 deprecates.
+    # Servers still use features that revision 2026-07-28 deprecates.
     @pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
-    def test_handlers_progress_and_redaction_serve_every_identity(self, server, caplog):
+    def test_handlers_progress_and_redaction_work_for_every_identity(self, server, caplog):
         noted: list[float] = []
         handlers = MCPHandlers(sampling=lambda _: "Hi!", progress=lambda report: noted.append(report.progress))
         with contextlib.closing(MCPConnection(info_of(server), handlers=handlers, invocation_timeout=60)) as connection:
@@ -184,7 +184,7 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
     ({}, {"headers": {"X-Key": "Bearer "}}, "'X-Key' has nothing after its first word: a token is empty"),
     ({}, {"headers": {"X-Key: 5ecret": ""}}, "the name of a header that begins with 'X-Key' is empty, or has a"),
 )
-def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
+def test_an_identity_that_cannot_be_sent_fails_the_call_without_being_quoted(
     server, provider, context, reason, monkeypatch
 ):
     monkeypatch.delenv("MCP_NO_TOKEN", raising=False)
@@ -200,23 +200,23 @@ def test_an_identity_that_cannot_be_sent_fails_the_call_and_is_not_quoted(
     assert server.messages == 0
 
 
-def test_identities_in_a_row_leave_no_sessions_on_their_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_identities_in_a_row_leave_no_sessions_on_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(identities, "MOST_IDLE", 5)
     with IdentityServer(handshake=True) as server, contextlib.closing(MCPConnection(info_of(server))) as connection:
-        # The last five again, so that they are closed for their age.
+        # Use the last five again, so that they are closed for their age.
         for numbers, idle_limit in ((range(40), LIMIT), (range(35, 40), 0.1)):
             monkeypatch.setattr(identities, "IDLE_LIMIT", idle_limit)
             for number in numbers:
                 with mcp_request_context(user=f"user{number}", token=f"{number}-token"):
                     assert_own(who(connection, f"{number}"), f"{number}")
         assert connection.status().sessions == 40
-        # Those that are being closed count, too.
+        # Sessions that are being closed are included.
         assert server.most_sessions <= 5 + 20
-        # Nobody closes anything.
+        # The connection closes idle sessions by itself.
         wait_until(lambda: not server.openers, "the end of all sessions")
 
 
-def test_closing_ends_the_calls_that_wait_to_know_whether_the_server_has_sessions():
+def test_closing_ends_calls_that_wait_to_learn_whether_the_server_has_sessions():
     def call(name: str) -> None:
         with mcp_request_context(user=name), pytest.raises(MCPInvocationError, match="connection was closed"):
             connection.call_tool("whoami")
@@ -253,7 +253,7 @@ def end_session(connection: MCPConnection) -> None:
     AsyncExecutor.get_instance().run(end(), LIMIT)
 
 
-def test_the_session_of_the_server_info_is_opened_again_without_the_identity_of_who_needs_it() -> None:
+def test_the_session_of_the_server_info_is_reopened_without_the_identity_of_the_caller() -> None:
     with IdentityServer() as server, MCPConnection(info_of(server, token="of-all")) as connection:
         called_by(connection, "alice")
         end_session(connection)
@@ -263,7 +263,7 @@ def test_the_session_of_the_server_info_is_opened_again_without_the_identity_of_
         assert {token for _, token, _ in opening} == {"Bearer of-all"} and last == "Bearer alice-token"
 
 
-def test_a_server_that_has_sessions_now_gets_one_for_each_user() -> None:
+def test_a_server_that_starts_to_have_sessions_gets_one_for_each_user() -> None:
     with IdentityServer() as server, contextlib.closing(MCPConnection(info_of(server))) as connection:
         called_by(connection, "alice", "bob")
         assert connection.status().sessions == 1
@@ -274,7 +274,7 @@ def test_a_server_that_has_sessions_now_gets_one_for_each_user() -> None:
 
 
 @rows("identity", {"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}})
-def test_servers_without_headers_refuse_them(identity):
+def test_transports_without_headers_refuse_identities(identity):
     server = ForeignServer(definition("a"))
     refused = "cannot get the `token` and `headers`.*or of an interceptor"
     with MCPConnection(server.info) as connection, mcp_request_context(**identity):
@@ -295,8 +295,8 @@ def test_an_invalid_context_is_refused(parameters, message):
         pass
 
 
-def test_a_block_that_began_in_another_thread_says_where_it_holds() -> None:
-    # As a `def` dependency of FastAPI, which does both in threads that the endpoint is not in.
+def test_the_error_for_a_block_entered_in_another_thread_says_where_to_use_it() -> None:
+    # FastAPI runs both halves of a `def` dependency in threads other than the endpoint's.
     block = mcp_request_context(user="ada")
     with ThreadPoolExecutor(1) as pool:
         pool.submit(block.__enter__).result()

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Interceptors wrap every call, in the thread or loop that the guide names, and never have a call run twice unasked.
+Interceptors wrap every call, in the thread or loop that the guide names, and never make a call run twice unasked.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Adding:
 add_hundred = Adding(100)
 
 
-async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_the_context_of_the_caller(stdio_server):
+async def test_the_first_interceptor_is_outermost_and_each_kind_runs_in_its_place_and_context(stdio_server):
     story: list[tuple[str, str, str]] = []
     variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="of a thread")
 
@@ -100,7 +100,7 @@ async def test_the_first_is_outermost_and_each_kind_runs_where_it_should_with_th
 
 
 @rows("era", {}, {"handshake": True})
-async def test_headers_user_and_meta_are_seen_and_changed(era):
+async def test_interceptors_see_and_change_headers_user_and_meta(era):
     async def signing(call: MCPToolCall, call_next: Any) -> Any:
         assert (call.user, call.headers, call.meta) == ("ada", block["headers"], block["meta"])
         signed = {"X-Tenant": "after", "Authorization": Secret.from_token("Bearer signed-token")}
@@ -116,7 +116,7 @@ async def test_headers_user_and_meta_are_seen_and_changed(era):
                 assert told["opener"] in (None, "Bearer signed-token")
 
 
-def test_bound_secrets_are_seen_and_not_shown(stdio_server):
+def test_interceptors_see_bound_secrets_which_are_not_shown(stdio_server):
     calls: list[MCPToolCall] = []
 
     def looking(call: MCPToolCall, call_next: Any) -> Any:
@@ -150,7 +150,7 @@ def test_a_call_cannot_be_changed_in_place():
     assert call.arguments == {"a": 1}
 
 
-async def test_a_call_may_be_answered_without_the_server_and_its_result_changed(stdio_server):
+async def test_interceptors_may_answer_a_call_themselves_or_change_its_result(stdio_server):
     async def cached(call: MCPToolCall, call_next: Any) -> Any:
         return answers.pop()
 
@@ -202,7 +202,7 @@ async def hasty(call: MCPToolCall, call_next: Any) -> Any:
     (raising(KeyError), MCPInvocationError, "`add`: the interceptor '.*broken' raised KeyError"),
     (raising(TimeoutError), MCPTimeoutError, "broken' raised TimeoutError"),
 )
-async def test_a_mistake_of_an_interceptor_is_an_error_that_names_it(stdio_server, interceptor, expected, message):
+async def test_a_mistake_in_an_interceptor_is_an_error_that_names_it(stdio_server, interceptor, expected, message):
     with MCPTool("add", stdio_server().info(), interceptors=[passing, interceptor]) as tool:
         with pytest.raises(expected, match=message) as raised:
             await tool.call_async(a=1, b=2)
@@ -218,7 +218,7 @@ def retrying(call: MCPToolCall, call_next: Any) -> Any:
     return call_next(call)
 
 
-async def test_a_call_that_may_have_run_is_not_sent_again_and_one_that_failed_is(stdio_server):
+async def test_interceptors_can_repeat_a_failed_call_but_not_one_that_may_have_run(stdio_server):
     server = stdio_server()
     with MCPTool("sleep", server.info(), invocation_timeout=0.6, interceptors=[retrying]) as tool:
         with pytest.raises(MCPOutcomeUnknownError, match=r"sent the call again, but.*`retry_idempotent`"):
@@ -229,7 +229,7 @@ async def test_a_call_that_may_have_run_is_not_sent_again_and_one_that_failed_is
     assert [len(server.log.events(name)) for name in ("sleep", "fail")] == [1, 3]
 
 
-async def test_a_call_of_an_idempotent_tool_is_sent_again_where_the_user_opted_in():
+async def test_interceptors_can_repeat_calls_of_an_idempotent_tool_if_the_user_opted_in():
     is_read_only = types.ToolAnnotations(read_only_hint=True)
     server = ForeignServer(definition("look", annotations=is_read_only), definition("act"))
     arrived: list[str] = []
@@ -282,7 +282,7 @@ async def test_a_call_that_is_under_way_is_not_sent_beside(stdio_server):
     assert len(server.log.events("sleep")) == 2
 
 
-async def test_a_call_that_an_interceptor_gave_up_may_have_run_and_another_tool_may_be_called(stdio_server):
+async def test_a_call_that_an_interceptor_gave_up_may_have_run_but_another_tool_may_be_called(stdio_server):
     async def giving_up(call: MCPToolCall, call_next: Any) -> Any:
         return await asyncio.wait_for(call_next(call), 0.6)
 
@@ -354,7 +354,7 @@ def test_an_interceptor_sends_nothing_while_the_executor_is_shut_down(stdio_serv
     assert server.calls("add") == []
 
 
-def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(stdio_server):
+def test_loaded_interceptors_wrap_calls_in_a_shared_session(stdio_server):
     info = stdio_server().info()
     stored = MCPTool("add", info, interceptors=[add_ten, f"{HERE}:add_hundred", Adding(1000)]).to_dict()
     assert stored["data"]["interceptors"] == [
@@ -368,7 +368,7 @@ def test_loaded_interceptors_wrap_calls_of_a_session_that_others_share(stdio_ser
         assert tool.connection.status().users == 2
 
 
-def test_what_has_no_import_path_is_an_error_of_to_dict():
+def test_an_interceptor_without_an_import_path_is_an_error_of_to_dict():
     interceptors = [functools.partial(passing)]
     tool = MCPTool("add", StreamableHttpServerInfo(url="http://localhost:1/mcp"), interceptors=interceptors)
     with pytest.raises(SerializationError, match=r"`interceptors`.*cannot be serialized.*top of a module"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The end of a program that uses servers: no orphan, no hang, no noise.
+A program that uses servers ends without orphans, hangs or output.
 """
 
 import signal
@@ -25,13 +25,13 @@ tool.invoke(a=1, b=2)
     ("end", "code"),
     [("", 0), ("sys.exit(3)", 3), ("del toolset, tool", 0), ("os.kill(os.getpid(), signal.SIGTERM)", -15)],
 )
-def test_a_program_that_ends_without_close_leaves_no_process_and_says_nothing(script, end, code):
+def test_a_program_that_ends_without_close_leaves_no_process_and_no_output(script, end, code):
     script.run(UNCLOSED + end, code=code)
     assert len(script.server.pids()) == 2
 
 
-def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(script, tmp_path):
-    # Of a tool that is closed and of one that is not: a child that has last words, and one that ignores SIGTERM.
+def test_the_end_of_a_program_ends_children_of_servers_after_giving_them_time(script, tmp_path):
+    # A closed and an open tool; each starts a child that writes something at its end, and one that ignores SIGTERM.
     names = ["closed-polite", "closed-stubborn", "open-polite", "open-stubborn"]
     for name in names:
         (tmp_path / f"{name}.note").write_text("still here")
@@ -60,7 +60,7 @@ def test_the_end_of_a_program_ends_what_servers_left_behind_but_gives_it_time(sc
         assert (tmp_path / f"{name}.note").read_text().strip() == ("gone" if "polite" in name else "still here")
 
 
-def test_calls_and_connects_in_daemon_threads_and_a_frozen_server_do_not_hold_up_the_end_of_a_program(script):
+def test_daemon_threads_with_calls_or_connects_and_a_frozen_server_do_not_delay_the_end_of_a_program(script):
     script.run(
         """
         import contextlib, logging
@@ -113,7 +113,7 @@ def test_atexit_callbacks_and_finalisers_of_the_user_may_close(script_with):
     assert sorted(fact["closed"] for fact in facts) == ["collected", "early", "finalised", "late"]
 
 
-def test_ctrl_c_in_a_call_leaves_no_process_and_shows_the_interrupt_only(script):
+def test_ctrl_c_in_a_call_leaves_no_process_and_shows_only_the_interrupt(script):
     sleeping = """
         tool = MCPTool("sleep", server_info, invocation_timeout=1000)
         tool.warm_up()
@@ -130,7 +130,7 @@ def test_ctrl_c_in_a_call_leaves_no_process_and_shows_the_interrupt_only(script)
     script.server.wait_until_gone()
 
 
-def test_a_program_that_ends_with_open_sessions_and_threads_that_still_call_says_nothing(script, shared_http_server):
+def test_a_program_that_ends_with_open_sessions_and_calling_threads_writes_nothing(script, shared_http_server):
     sse, streamable_http = (shared_http_server(kind, "--protocol", "legacy").url for kind in ("sse", "streamable-http"))
     [facts] = script.run(
         f"""

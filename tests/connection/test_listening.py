@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What servers say of changes: to connections and toolsets, over every transport, in both eras, and after a loss.
+Changes that servers announce to connections and toolsets, over every transport, in both eras, and after a loss.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ def reach(http_server, sdk_stdio_server) -> Callable[[str], SimpleNamespace]:
 
 
 def wait_for_listing(toolset: MCPToolset, name: str, *, is_there: bool = True) -> None:
-    """Wait until the tools were listed in the background, with a certain one or without it."""
+    """Wait until a listing in the background has, or no longer has, a certain tool."""
 
     def is_known() -> bool:
         fetched = toolset._fetched
@@ -74,7 +74,7 @@ def wait_for_listing(toolset: MCPToolset, name: str, *, is_there: bool = True) -
 
 
 @pytest.mark.parametrize("way", ["in process", "stdio", "2026", "sessions", "sse"])
-def test_who_subscribes_hears_of_changes_and_a_toolset_has_new_tools_at_the_next_warm_up(reach, way):
+def test_subscribers_get_changes_and_a_toolset_gets_new_tools_at_the_next_warm_up(reach, way):
     updates: queue.Queue[str] = queue.Queue()
     with MCPToolset(reach(way).info) as toolset:
         before = [tool.name for tool in toolset]
@@ -103,7 +103,7 @@ def test_who_subscribes_hears_of_changes_and_a_toolset_has_new_tools_at_the_next
 
 
 @pytest.mark.parametrize("way", ["2026", "sessions", "sse"])
-def test_after_a_loss_it_listens_again_and_tells_who_may_have_missed_something(reach, way):
+def test_after_a_loss_it_listens_again_and_notifies_subscribers_that_may_have_missed_changes(reach, way):
     reached = reach(way)
     updates: queue.Queue[str] = queue.Queue()
     with MCPToolset(reached.info) as toolset:
@@ -112,8 +112,8 @@ def test_after_a_loss_it_listens_again_and_tells_who_may_have_missed_something(r
         assert "extra" in toolset
         toolset.subscribe_resource(NOTE, updates.put)
         reached.server.kill()
-        reached.server.start()  # it does not have the other tool any more
-        if way != "2026":  # where a stream is opened again without a call
+        reached.server.start()  # the restarted server no longer has the other tool
+        if way != "2026":  # the others reopen the stream without a call
             wait_until(lambda: _call(toolset, "write", text="x"), "a call is answered again")
         wait_for_listing(toolset, "extra", is_there=False)
         assert updates.get(timeout=LIMIT) == NOTE
@@ -129,7 +129,7 @@ def _call(toolset, name, /, **arguments):
         return None
 
 
-def test_what_changes_while_the_stream_of_a_session_is_away_is_noticed_when_it_is_back(reach, cutting_proxy):
+def test_changes_while_the_stream_of_a_session_is_broken_are_noticed_when_it_is_back(reach, cutting_proxy):
     updates: queue.Queue[str] = queue.Queue()
     proxy = cutting_proxy(reach("sessions").server.url)
     with MCPToolset(StreamableHttpServerInfo(proxy.url, base_delay=0.05)) as toolset:
@@ -141,7 +141,7 @@ def test_what_changes_while_the_stream_of_a_session_is_away_is_noticed_when_it_i
         assert toolset.connection.status().sessions == 1
 
 
-def test_there_is_one_stream_for_all_and_none_for_those_who_do_not_want_any(reach):
+def test_all_subscribers_share_one_stream_which_is_opened_only_on_demand(reach):
     reached, heard = reach("in process"), set()
     with MCPConnection(reached.info) as connection:
         connection.call_tool("write", {"text": "x"})
@@ -151,12 +151,12 @@ def test_there_is_one_stream_for_all_and_none_for_those_who_do_not_want_any(reac
         with MCPToolset(reached.info) as toolset:
             toolset["write"].invoke(text="x")
             wait_until(lambda: heard == {"tools", "prompts", "resources", NOTE}, "all changes")
-            # The first one was only for the lists, and was replaced when the resource came in addition.
+            # The first stream was only for lists, and was replaced when the resource was added.
             assert reached.asked("@subscriptions/listen") <= 2
     assert reached.asked("@server/discover") == 1
 
 
-def test_a_connection_is_not_kept_open_by_those_who_listen(reach):
+def test_subscribers_do_not_keep_a_connection_open(reach):
     info = reach("stdio").info
 
     def listen() -> "weakref.ref[MCPToolset]":
@@ -173,8 +173,8 @@ def test_a_connection_is_not_kept_open_by_those_who_listen(reach):
     wait_until(lambda: gc.collect() is not None and forgotten() is None, "the toolset is collected")
 
 
-def test_what_changes_while_it_is_listed_leads_to_one_more_listing():
-    """The change comes after the server has read its list, and before its answer is there."""
+def test_a_change_during_a_listing_leads_to_another_listing():
+    """The change comes after the server has read its list, and before the client has the answer."""
     server = build_server()
     to_hold, held, go, listening = (threading.Event() for _ in range(4))
 
@@ -194,14 +194,14 @@ def test_what_changes_while_it_is_listed_leads_to_one_more_listing():
         refreshing = in_thread(toolset.refresh)
         assert held.wait(LIMIT)
         toolset["offer"].invoke(name="extra")
-        toolset.warm_up()  # it does not take the listing that began before the change
+        toolset.warm_up()  # it does not use the listing that began before the change
         assert "extra" in toolset
         go.set()
         refreshing.result(LIMIT)
         assert "extra" in toolset  # the older answer did not win
 
 
-async def test_an_async_function_runs_in_the_loop_of_the_sessions_and_one_that_fails_is_called_again(reach, caplog):
+async def test_async_functions_run_in_the_loop_of_the_sessions_and_failing_ones_are_called_again(reach, caplog):
     threads: queue.Queue[int] = queue.Queue()
 
     async def fail(_: str) -> None:
@@ -216,8 +216,8 @@ async def test_an_async_function_runs_in_the_loop_of_the_sessions_and_one_that_f
     assert "`subscribe_resource` failed: LookupError: no such thing" in caplog.text
 
 
-def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
-    """FastMCP has no stream for changes, and says that it has not."""
+def test_a_change_that_a_fastmcp_server_announces_in_the_answer_to_a_call_is_noticed():
+    """FastMCP has no stream for changes, and does not declare one."""
     server = FastMCP("fastmcp")
 
     @server.tool
@@ -237,7 +237,7 @@ def test_a_server_of_fastmcp_that_says_it_in_the_answer_to_a_call_is_heard():
 async def listening_in(
     watcher: Watcher, *, is_first: bool = True, **client: Any
 ) -> AsyncIterator[listening.ChangeListener]:
-    """What listens in a session with a client that is given."""
+    """Return the listener of a session with the given client."""
     served = listening.Listening("a server")
     served.add(watcher)
     details = ServerDetails(capabilities={"resources": {"subscribe": True}})
@@ -253,7 +253,7 @@ async def listening_in(
     (MCPConnectionError("HTTP 502 Bad Gateway"), 3),
     (MCPAuthorizationError("the person has declined"), 1),
 )
-async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_fails_unless_a_person_has_declined(
+async def test_subscribing_to_a_resource_is_retried_in_a_new_session_unless_a_person_has_declined(
     failure, attempts, monkeypatch, caplog
 ):
     async def subscribe(_: str) -> None:
@@ -269,7 +269,7 @@ async def test_a_resource_is_subscribed_to_again_in_a_new_session_although_that_
     assert len(sent) == attempts
 
 
-async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscription_before():
+async def test_a_new_subscription_waits_for_the_end_of_the_previous_one():
     async def subscribe(_: str) -> None:
         sent.append("subscribe")
 
@@ -293,7 +293,7 @@ async def test_who_subscribes_again_is_not_overtaken_by_the_end_of_the_subscript
 
 
 @rows(("is_refused", "said"), (True, "does not report changes of resource"), (False, "the session ended meanwhile"))
-async def test_all_who_wait_for_a_subscription_hear_that_there_is_none(is_refused, said):
+async def test_all_who_wait_for_a_subscription_are_told_that_it_failed(is_refused, said):
     async def listen(_: WantedChanges, acknowledged: Callable[[WantedChanges], None]) -> None:
         if is_refused:
             acknowledged(WantedChanges())
@@ -307,7 +307,7 @@ async def test_all_who_wait_for_a_subscription_hear_that_there_is_none(is_refuse
     assert [said in str(error) for error in errors] == [True, True]
 
 
-def test_what_cannot_be_subscribed_to_is_an_error_that_says_why(reach, stdio_server):
+def test_a_failed_subscription_is_an_error_with_the_reason(reach, stdio_server):
     with MCPConnection(stdio_server().info()) as connection:
         with pytest.raises(MCPConnectionError, match=r"`subscribe_resource` of.*the server does not offer it"):
             connection.subscribe_resource("memo://x", print)
@@ -323,7 +323,7 @@ def test_what_cannot_be_subscribed_to_is_an_error_that_says_why(reach, stdio_ser
                 subscribe(*arguments)
 
 
-def test_a_server_that_says_all_the_time_that_its_tools_changed_is_not_asked_without_a_pause():
+def test_a_server_that_announces_changes_all_the_time_is_listed_with_pauses():
     requests: list[str] = []
     server = build_server(lambda event, **_: requests.append(event))
 

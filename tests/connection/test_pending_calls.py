@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls that want input are left open, kept as JSON, and continued elsewhere; and calls that a server runs as tasks, which
-outlive timeouts, connections and processes. Nothing runs twice.
+Calls that need input are left open, kept as JSON, and continued elsewhere. Calls that a server runs as tasks outlive
+timeouts, connections and processes. Nothing runs twice.
 """
 
 import asyncio
@@ -50,13 +50,13 @@ LATER = MCPHandlers(elicitation=answer_later)
 
 def stored(call: MCPPendingCall | types.CallToolResult) -> MCPPendingCall:
     """
-    The call as it comes back from a store.
+    Return the call after storing and loading it.
     """
     assert isinstance(call, MCPPendingCall)
     return MCPPendingCall.from_dict(json.loads(json.dumps(call.to_dict())))
 
 
-def test_a_call_that_wants_input_is_finished_in_another_process_after_the_first_was_killed(patient, tmp_path):
+def test_a_call_that_needs_input_is_finished_in_another_process_after_the_first_was_killed(patient, tmp_path):
     printed = in_a_process_that_is_killed(
         tmp_path,
         patient.info,
@@ -80,7 +80,7 @@ def test_a_call_that_wants_input_is_finished_in_another_process_after_the_first_
     assert patient.log.events("order_twice") == [("order_twice", {"drink": "tea", "size": "big"})]
 
 
-def test_what_is_withheld_of_a_call_is_withheld_again_with_all_secrets_in_it(patient_stdio_server):
+def test_withheld_arguments_and_secrets_stay_withheld_when_a_call_is_continued(patient_stdio_server):
     server = patient_stdio_server()
     withheld = {"drink": {"kind": "tea", "name": "s3ntinel-4711"}}
     with MCPConnection(server.info(), handlers=LATER) as connection:
@@ -98,7 +98,7 @@ def test_what_is_withheld_of_a_call_is_withheld_again_with_all_secrets_in_it(pat
     assert len(server.log.events("order_twice")) == 1
 
 
-def test_questions_without_an_answer_go_to_the_handler(patient_stdio_server):
+def test_unanswered_questions_are_passed_to_the_handler(patient_stdio_server):
     info = patient_stdio_server().info()
     with MCPConnection(info, handlers=LATER) as connection:
         call = stored(connection.begin_call("order_twice", {"drink": "tea"}))
@@ -147,7 +147,7 @@ def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_
             toolset["bare"].continue_call(call, {})
 
 
-def test_interceptors_see_both_parts_and_what_they_add_is_not_kept(patient_stdio_server):
+def test_interceptors_see_both_parts_of_a_call_and_their_additions_are_not_stored(patient_stdio_server):
     def sweeten(call: MCPToolCall, call_next: Callable[[MCPToolCall], Any]) -> Any:
         seen.append(dict(call.arguments))
         return call_next(call.override(arguments={"drink": f"sweet {call.arguments['drink']}"}))
@@ -159,7 +159,7 @@ def test_interceptors_see_both_parts_and_what_they_add_is_not_kept(patient_stdio
     assert seen == [call.arguments] * 2 == [{"drink": "tea"}] * 2
 
 
-def test_a_call_is_continued_at_its_own_server_and_nothing_begins_anew(patient_stdio_server):
+def test_a_call_is_continued_only_at_its_own_server_and_never_started_again(patient_stdio_server):
     server = patient_stdio_server()
     with MCPConnection(server.info(), handlers=LATER) as connection:
         call = stored(connection.begin_call("order", {"drink": "tea"}))
@@ -175,7 +175,7 @@ def test_a_call_is_continued_at_its_own_server_and_nothing_begins_anew(patient_s
     assert len(server.log.events("order-asked")) == 1
 
 
-def test_a_function_that_keeps_calls_may_fail_and_is_not_waited_for_for_ever(patient_stdio_server, caplog, monkeypatch):
+def test_a_function_that_stores_calls_may_fail_or_hang(patient_stdio_server, caplog, monkeypatch):
     def fail(_call: MCPPendingCall) -> None:
         raise RuntimeError("there is no room")
 
@@ -190,7 +190,7 @@ def test_a_function_that_keeps_calls_may_fail_and_is_not_waited_for_for_ever(pat
         assert said in caplog.text
 
 
-async def test_in_event_loops_an_async_function_keeps_calls_in_the_loop_of_the_caller(patient_stdio_server):
+async def test_an_async_function_that_stores_calls_runs_in_the_loop_of_the_caller(patient_stdio_server):
     kept: list[tuple[MCPPendingCall, Any]] = []
 
     async def keep(call: MCPPendingCall) -> None:
@@ -210,21 +210,21 @@ LEFT_OPEN = MCPPendingCall(tool_name="order", request_state="opaque").to_dict()
     "data",
     {},
     {**LEFT_OPEN, "version": 2},
-    {**LEFT_OPEN, "request_state": None},  # nothing to go on with: the tool would run once more
+    {**LEFT_OPEN, "request_state": None},  # without a state, the tool would run once more
     {name: value for name, value in LEFT_OPEN.items() if name != "arguments"},
     {**LEFT_OPEN, "withheld": 3},
 )
-def test_what_is_no_pending_call_is_refused(data: Any) -> None:
+def test_invalid_data_of_a_pending_call_is_refused(data: Any) -> None:
     assert MCPPendingCall.from_dict(LEFT_OPEN).to_dict() == LEFT_OPEN
     with pytest.raises(ValueError, match=r"MCPPendingCall\.from_dict"):
         MCPPendingCall.from_dict(data)
 
 
-# Of calls and of the requests about a task; each task below takes longer.
+# Timeout in seconds of calls and of the requests about a task; each task below takes longer.
 SHORT = 1.5
 
 
-def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(patient, tmp_path):
+def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another_process(patient, tmp_path):
     printed = in_a_process_that_is_killed(
         tmp_path,
         patient.info,
@@ -240,12 +240,12 @@ def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another(p
     assert call.expires_at is not None
     with MCPConnection(patient.info, invocation_timeout=SHORT) as connection:
         assert text(connection.continue_call(call, on_progress=reports.append)) == "a plain cake"
-        assert text(connection.continue_call(call)) == "a plain cake"  # it is only looked up
+        assert text(connection.continue_call(call)) == "a plain cake"  # the result is only looked up
     assert str(reports[0].message).startswith("in the oven for")
     assert patient.log.events("bake") == [("bake", {"seconds": 2})]
 
 
-def test_a_task_takes_longer_than_calls_may_and_tells_of_its_progress(patient):
+def test_a_task_may_take_longer_than_a_call_and_reports_progress(patient):
     handler: list[MCPProgress] = []
     direct: list[MCPProgress] = []
     handlers = MCPHandlers(progress=handler.append)
@@ -258,7 +258,7 @@ def test_a_task_takes_longer_than_calls_may_and_tells_of_its_progress(patient):
     assert len(patient.log.events("bake")) == 1
 
 
-async def test_who_gives_up_a_call_cancels_its_task(patient_stdio_server):
+async def test_giving_up_a_call_cancels_its_task(patient_stdio_server):
     server = patient_stdio_server()
     async with MCPConnection(server.info()) as connection:
         calling = asyncio.ensure_future(connection.call_tool_async("bake", {"seconds": 60}))
@@ -270,9 +270,9 @@ async def test_who_gives_up_a_call_cancels_its_task(patient_stdio_server):
         await wait_until_async(lambda: not connection.status().in_flight, "the answer")
 
 
-def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancelled(patient):
+def test_a_timeout_does_not_end_a_task_which_can_be_continued_or_cancelled(patient):
     with MCPConnection(patient.info, call_options=CallOptions(task_timeout=0.3)) as connection:
-        # It is asked for at the end of patience, too.
+        # The task is also polled when the timeout ends.
         assert text(connection.call_tool("bake", {"seconds": 0, "interval": 30_000})) == "a plain cake"
         with pytest.raises(MCPCallTimeoutError, match="The task goes on at the server") as raised:
             connection.call_tool("bake", {"seconds": 60})
@@ -285,7 +285,7 @@ def test_the_end_of_patience_does_not_end_a_task_which_can_be_taken_up_or_cancel
         assert not connection.cancel_call(MCPPendingCall(tool_name="order"))
 
 
-def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(http_server, cutting_proxy):
+def test_a_task_survives_a_restart_or_an_outage_of_its_server(http_server, cutting_proxy):
     server = http_server(script=PATIENT_SERVER)
     proxy = cutting_proxy(server.url)
     info = StreamableHttpServerInfo(proxy.url, base_delay=0.05, max_delay=0.2)
@@ -301,7 +301,7 @@ def test_a_task_goes_on_while_its_server_is_restarted_or_cannot_be_reached(http_
     assert len(server.log.events("bake")) == 1
 
 
-def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio_server):
+def test_a_task_continues_in_the_next_process_of_a_server_over_stdio(patient_stdio_server):
     server = patient_stdio_server()
     with MCPConnection(server.info(), invocation_timeout=SHORT) as connection:
         calling = in_thread(connection.call_tool, "bake", {"seconds": 2.5})
@@ -312,7 +312,7 @@ def test_a_task_goes_on_in_the_next_process_of_a_server_over_stdio(patient_stdio
     assert len(server.log.events("bake")) == 1
 
 
-def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(patient_stdio_server):
+def test_waiting_for_a_task_ends_at_once_when_the_connection_is_closed(patient_stdio_server):
     server = patient_stdio_server()
     connection = MCPConnection(server.info(), connection_timeout=LIMIT)
     calling = in_thread(connection.call_tool, "bake", {"seconds": 60})
@@ -323,16 +323,16 @@ def test_who_waits_for_a_task_is_told_at_once_that_the_connection_was_closed(pat
     assert raised.value.pending_call is not None
 
 
-def test_a_task_takes_no_place_of_a_call(patient_stdio_server):
+def test_a_task_does_not_count_towards_the_limit_of_concurrent_calls(patient_stdio_server):
     server = patient_stdio_server()
     with MCPConnection(server.info(max_in_flight=1), invocation_timeout=LIMIT) as connection:
         tasks = [in_thread(connection.call_tool, "bake", {"seconds": 2}) for _ in range(2)]
-        server.wait_for("bake", 2)  # the second began before the first has ended
+        server.wait_for("bake", 2)  # the second task began before the first had ended
         assert not tasks[0].done() and not tasks[1].done()
         assert [text(task.result(LIMIT)) for task in tasks] == ["a plain cake"] * 2
 
 
-def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(http_server):
+def test_a_server_that_stays_unreachable_does_not_block_a_call_forever(http_server):
     server = http_server(script=PATIENT_SERVER)
     info = StreamableHttpServerInfo(server.url, base_delay=0.05, max_delay=0.2, max_retries=1)
     with MCPConnection(info), MCPConnection(info, invocation_timeout=SHORT, connection_timeout=1.0) as connection:
@@ -344,7 +344,7 @@ def test_a_server_that_stays_away_does_not_hold_up_a_call_for_ever(http_server):
     assert raised.value.pending_call is not None
 
 
-def test_a_task_that_wants_input_gets_it_from_a_handler_or_is_left_open_and_says_why(patient_stdio_server):
+def test_a_task_that_needs_input_gets_it_from_a_handler_or_is_left_open_with_the_reason(patient_stdio_server):
     def fail(_params: Any) -> None:
         raise RuntimeError("there is no terminal")
 
@@ -361,7 +361,7 @@ def test_a_task_that_wants_input_gets_it_from_a_handler_or_is_left_open_and_says
         with MCPToolset(server.info(), handlers=handlers) as toolset:
             with pytest.raises(MCPCallPendingError, match=f"Which size.*{reason}") as raised:
                 toolset["bake_asking"].invoke(seconds=0.1)
-            # Once as a task, and once with a question.
+            # It is stored once as a task, and once with a question.
             assert [len(call.questions) for call in kept[-2:]] == [0, 1]
             assert raised.value.pending_call == kept[-1]
             call = MCPPendingCall.from_dict(json.loads(json.dumps(kept[-1].to_dict())))
@@ -370,7 +370,7 @@ def test_a_task_that_wants_input_gets_it_from_a_handler_or_is_left_open_and_says
     assert len(server.log.events("bake_asking")) == 4
 
 
-async def test_what_becomes_of_tasks_that_fail(patient_stdio_server):
+async def test_failed_tasks_are_errors(patient_stdio_server):
     info = patient_stdio_server().info(env={"OVEN_KEY": Secret.from_token("k3y-of-the-oven")})
     async with MCPConnection(info) as connection:
         with pytest.raises(MCPInvocationError, match=r"`burn`: it burnt \*\*\*") as burnt:
@@ -402,7 +402,7 @@ async def test_tasks_of_fastmcp():
     assert runs == ["goose"]
 
 
-def test_a_tool_that_only_runs_as_a_task_of_an_earlier_revision_is_explained_and_not_called():
+def test_a_tool_that_requires_a_task_of_an_earlier_revision_is_an_error_and_not_called():
     server = ForeignServer(definition("long", execution={"taskSupport": "required"}))
     with MCPConnection(replace(server.info, negotiation="handshake")) as connection:
         with pytest.raises(MCPInvocationError, match=r"as a task of revision 2025-11-25 .* did not run"):

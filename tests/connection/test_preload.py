@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The import of the MCP SDK: not in the thread of an event loop, in the background if one wishes, and whole after a fork.
+The MCP SDK is imported outside the thread of an event loop, on request in the background, and completely after a fork.
 """
 
 from tests.support.processes import leader
 from tests.support.scripts import Script
 
-# That of other scripts imports all names, and the SDK with them.
+# The preamble of other scripts imports all names, and thus the SDK.
 PREAMBLE = """
 import asyncio, contextlib, json, os, sys, threading
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPTool, StdioServerInfo, preload
@@ -97,10 +97,10 @@ for use in (use_in_an_event_loop, hang, preload_and_fork):
 """
 
 
-def test_the_sdk_is_imported_in_another_thread_which_may_hang_or_be_forked(tmp_path, stdio_server):
+def test_the_sdk_is_imported_in_another_thread_even_if_that_hangs_or_is_forked(tmp_path, stdio_server):
     in_loop, hung, preloaded = Script(tmp_path, stdio_server(), "uvloop", PREAMBLE).run(SCRIPT, start=leader)
     thread = "mcp-haystack-preload"
-    # Of the SDK, its types only.
+    # Only the types of the SDK are imported.
     assert in_loop == {"threads": [thread], "over_stdio": [], "over_http": False}
     kinds = [each.partition(":")[0] for each in hung["failures"]]
     assert kinds == ["MCPConnectionError", "MCPInvocationError", "MCPInvocationError"]

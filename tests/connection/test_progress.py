@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Functions that get the progress of calls: what they may do, and what they cannot break.
+Functions that get the progress of calls: what they may do, and what their failures do not break.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ def test_a_handler_may_call_the_same_server_and_sees_the_context_of_the_call(ser
 
 
 @pytest.mark.parametrize("way", ["handler", "call", "async call"])
-async def test_a_function_that_raises_is_logged_and_the_call_goes_on(server, caplog, way):
+async def test_a_function_that_raises_is_logged_and_the_call_continues(server, caplog, way):
     def fails(_report):
         raise ArithmeticError("17 is too much")
 
@@ -90,7 +90,7 @@ async def test_a_function_that_raises_is_logged_and_the_call_goes_on(server, cap
     assert "'steps'" in record.getMessage()
 
 
-def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_call_may(server, caplog):
+def test_the_result_is_not_lost_if_a_handler_takes_longer_than_the_timeout(server, caplog):
     go_on = threading.Event()
     handlers = MCPHandlers(progress=lambda _report: go_on.wait(LIMIT))
     with MCPConnection(server, invocation_timeout=2, handlers=handlers) as connection:
@@ -137,7 +137,7 @@ def test_an_interrupt_in_a_function_ends_the_call(server):
 
 
 @rows("interceptors", [], [passing, passing_async])
-async def test_a_streaming_callback_gets_progress_where_its_caller_is_also_of_a_wrapped_call(server, interceptors):
+async def test_a_streaming_callback_gets_progress_in_its_callers_context_even_with_interceptors(server, interceptors):
     chunks = []
 
     async def streamed(chunk):
@@ -145,7 +145,7 @@ async def test_a_streaming_callback_gets_progress_where_its_caller_is_also_of_a_
 
     async with MCPTool("steps", server, exposed_name="x_steps", interceptors=interceptors) as tool:
         tool.invoke(count=1, streaming_callback=streamed)
-        assert chunks == []  # nobody awaits an asynchronous one of a synchronous call
+        assert chunks == []  # an async callback of a synchronous call is not awaited
         tool.invoke(count=1, streaming_callback=lambda chunk: chunks.append((chunk, threading.current_thread())))
         await tool.invoke_async(count=1, streaming_callback=streamed)
     assert [where for _, where in chunks] == [threading.current_thread(), asyncio.get_running_loop()]

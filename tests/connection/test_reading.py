@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a connection reads of a server beside its tools, skills among it; and what is kept of it, for as long as the server
-allows that.
+What a connection reads besides tools, such as prompts, resources and skills, and how long it caches them: as long as
+the server allows.
 """
 
 from typing import Any
@@ -33,7 +33,7 @@ NAMES = [str(number) for number in range(10)]
 
 class PagedServer:
     """
-    A server with ten prompts and ten tools, in pages of three; it notes the `_meta` of each request for prompts.
+    A server with ten prompts and ten tools, in pages of three. It records the `_meta` of each request for prompts.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class PagedServer:
         return types.ListToolsResult(tools=[definition(name) for name in names], next_cursor=following)
 
 
-def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_request_joins_what_it_has():
+def test_all_pages_of_a_listing_are_requested_with_the_meta_and_a_raw_request_keeps_its_own():
     server = PagedServer()
     with MCPConnection(server.info) as connection:
         prompts = connection.list_prompts(meta={"example.org/who": "me"})
@@ -78,7 +78,7 @@ def test_all_requests_of_a_listing_in_pages_carry_the_meta_and_that_of_a_raw_req
     ("name", "limit", "count", "reason"),
     [("MAX_ITEMS", 8, 9, "it has more than 8"), ("_MAX_PAGES", 2, 6, "it has more than 2 pages")],
 )
-def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, name, limit, count, reason):
+def test_the_first_pages_of_an_endless_listing_are_used(monkeypatch, caplog, name, limit, count, reason):
     monkeypatch.setattr(mcp_client, name, limit)
     with MCPConnection(PagedServer().info) as connection:
         assert [prompt.name for prompt in connection.list_prompts()] == NAMES[:count]
@@ -86,7 +86,7 @@ def test_of_a_listing_without_an_end_what_came_is_used(monkeypatch, caplog, name
 
 
 @rows("kind", MCPConnection, MCPToolset)
-def test_what_the_server_says_of_itself_is_none_while_there_is_no_session(kind):
+def test_the_description_of_the_server_is_none_without_a_session(kind):
     user = kind(PagedServer().info)
     with user:
         assert (user.implementation.name, user.implementation.version) == ("paged", "1.2")
@@ -99,7 +99,7 @@ AN_HOUR = 3_600_000
 
 
 class Kept:
-    """A server, and what it was asked."""
+    """A server that records its requests."""
 
     def __init__(self, ttl_ms: int) -> None:
         self.events: list[str] = []
@@ -110,7 +110,7 @@ class Kept:
         return self.events.count(f"@{method}")
 
 
-def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got_it():
+def test_cacheable_results_are_requested_once_and_callers_cannot_change_the_cache():
     kept = Kept(AN_HOUR)
     with MCPConnection(kept.info) as connection:
         for listing, method in (
@@ -122,7 +122,7 @@ def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got
             listing().clear()
             assert listing() == first
             assert kept.asked(method) == 1
-            listing(meta={})  # whoever says something beside it wants to be heard
+            listing(meta={})  # a request with its own metadata must be sent
             assert kept.asked(method) == 2
         connection.list_resources()[0].name = "changed"
         connection.read_resource(NOTE).contents[0].text = "changed"
@@ -133,7 +133,7 @@ def test_what_may_be_kept_is_asked_for_once_and_cannot_be_changed_by_whoever_got
         assert kept.asked("resources/read") == 1
 
 
-def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
+def test_tools_are_listed_again_by_a_warm_up_only_after_their_time_to_live():
     kept = Kept(AN_HOUR)
     with MCPToolset(kept.info) as toolset:
         wait_until(
@@ -146,11 +146,11 @@ def test_tools_are_listed_again_at_a_warm_up_after_their_time_and_not_before():
 
     expiring = Kept(100)
     with MCPToolset(expiring.info) as toolset:
-        expiring.server.remove_tool("withdraw")  # and it does not say so
+        expiring.server.remove_tool("withdraw")  # without announcing it
         wait_until(lambda: toolset.warm_up() or "withdraw" not in toolset, "they are listed again")
 
 
-def test_another_toolset_of_the_session_does_not_get_a_list_that_changed():
+def test_another_toolset_of_the_session_does_not_get_an_outdated_list():
     kept = Kept(0)
     with MCPToolset(kept.info) as toolset:
         toolset["offer"].invoke(name="extra")
@@ -171,7 +171,7 @@ def test_a_parameter_that_becomes_a_header_is_sent_as_one_after_a_reconnect(http
         assert locate.call(region="north").text == "north north"
 
 
-async def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_wanted(caplog):
+async def test_skills_are_listed_without_reading_files_and_read_on_demand(caplog):
     server = SkillServer()
     async with MCPToolset(server.info) as toolset:
         tidy, cook = toolset.list_skills()
@@ -187,7 +187,7 @@ async def test_skills_are_listed_without_reading_a_file_and_read_when_they_are_w
         assert await toolset.read_skill_file_async(tidy, "desk.md") == "Throw it all away."
 
 
-def test_a_skill_that_is_not_known_is_an_error_and_a_server_without_the_extension_is_not_asked():
+def test_an_unknown_skill_is_an_error_and_a_server_without_the_extension_gets_no_request():
     with MCPConnection(SkillServer().info) as connection:
         with pytest.raises(MCPConnectionError, match=r"`get_skill` of .*no such skill") as failed:
             connection.get_skill("skill://nothing/SKILL.md")

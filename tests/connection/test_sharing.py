@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Who shares what: users of equal servers have one process and one session, however many there are and whoever is first.
-`with` blocks and calls each use a connection; the last to leave closes it. Many calls of one session at the same time,
-from threads and event loops: everybody gets their own result, and whoever gives up disturbs nobody. Users that are
-closed or dropped, and the shutdown of their executor: it blocks nobody and leaves no process.
+Users of equal servers share one process and one session, however many there are and whichever is first. `with` blocks
+and calls use a connection; the last one to leave closes it. Concurrent calls from threads and event loops each get
+their own result, and a cancelled call does not disturb others. Closing or dropping users, or shutting down their
+executor, does not block and leaves no process.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ def test_16_toolsets_of_equal_server_infos_connect_once(stdio_server):
     server.wait_until_gone()
 
 
-def test_servers_that_differ_in_anything_are_not_shared(stdio_server, monkeypatch):
+def test_servers_that_differ_in_any_field_are_not_shared(stdio_server, monkeypatch):
     monkeypatch.setenv("ONE", "1")
     one, two = Secret.from_env_var("ONE"), Secret.from_token("2")
     environments = [None, {"KEY": "hello"}, {"KEY": "goodbye"}, {"KEY": one}, {"KEY": one}, {"KEY": two}]
@@ -85,7 +85,7 @@ def test_in_process_servers_are_shared_by_identity():
 @pytest.fixture
 def held() -> Iterator[SimpleNamespace]:
     """
-    A server in process whose tool `wait` runs until it is released.
+    A server in process whose tool `wait` runs until the test releases it.
     """
     started, released = threading.Semaphore(0), threading.Event()
     server = MCPServer("held")
@@ -103,7 +103,7 @@ def held() -> Iterator[SimpleNamespace]:
     released.set()
 
 
-# What is entered.
+# The objects whose `with` block is entered.
 USERS = {
     "toolset": lambda toolset: toolset,
     "connection": lambda toolset: toolset.connection,
@@ -128,7 +128,7 @@ async def test_the_last_of_several_blocks_closes(held, user):
     async with entered:
         with entered:
             pass
-        # One in this loop and one in another.
+        # One user is in this loop and one in another loop.
         mine, other = asyncio.create_task(work()), in_loop_of_its_own(work)
         for _ in range(2):
             assert await asyncio.to_thread(held.wait)
@@ -138,7 +138,7 @@ async def test_the_last_of_several_blocks_closes(held, user):
     wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
 
 
-def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
+def test_a_call_without_a_block_outlives_the_block_of_another_user(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset:
         calling = in_thread(toolset["wait"].call)
@@ -147,13 +147,13 @@ def test_a_call_without_a_block_outlives_the_block_of_somebody_else(held):
     held.release()
     assert calling.result(LIMIT).raw.content[0].text == "done"
     wait_until(lambda: state_of(toolset) == "closed", "the end of the session")
-    # What is used without a block stays open.
+    # A connection that is used without a block stays open.
     assert toolset["ping"].call().text == "pong"
     assert state_of(toolset) == "ready"
     toolset.close()
 
 
-def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(held):
+def test_blocks_of_a_registry_and_of_its_aliases_keep_each_others_connections_open(held):
     registry = MCPRegistry(providers={"held": held.info}, tool_configs=[ToolConfig("all", ["held"], timeout_sec=LONG)])
     alias = registry.toolset("all")
     with registry:
@@ -168,7 +168,7 @@ def test_blocks_of_a_registry_and_of_its_aliases_hold_each_others_connections(he
     assert state_of(member) == "closed"
 
 
-def test_a_close_by_hand_closes_for_all(held):
+def test_an_explicit_close_closes_the_connection_for_all_users(held):
     toolset = MCPToolset(held.info, invocation_timeout=LONG)
     with toolset, toolset:
         calling = in_thread(toolset["wait"].call)
@@ -177,12 +177,12 @@ def test_a_close_by_hand_closes_for_all(held):
         with pytest.raises(MCPInvocationError, match="closed before the answer came"):
             calling.result(LIMIT)
         assert state_of(toolset) == "closed"
-        # What is used after that in a block is closed at its end.
+        # If it is used in a block after that, it is closed at the end of the block.
         assert toolset["ping"].call().text == "pong"
     assert state_of(toolset) == "closed"
 
 
-async def test_a_block_that_fails_to_open_is_closed_and_leaves_the_blocks_of_others_open(held):
+async def test_a_block_that_fails_to_open_is_closed_and_does_not_close_other_blocks(held):
     with MCPConnection(held.info) as connection:
         tool = MCPTool("absent", held.info)
         with pytest.raises(MCPToolNotFoundError), tool:
@@ -196,7 +196,7 @@ async def test_a_block_that_fails_to_open_is_closed_and_leaves_the_blocks_of_oth
     assert broken.status().state == "closed"
 
 
-async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> None:
+async def test_a_close_continues_when_its_caller_is_cancelled(stdio_server) -> None:
     server = stdio_server()
     connection = MCPConnection(server.info())
     await connection.open_async()
@@ -207,7 +207,7 @@ async def test_a_close_goes_on_when_its_caller_is_cancelled(stdio_server) -> Non
     wait_until(lambda: not server.alive(), "the end of the server process")
 
 
-def test_shutting_the_executor_down_fails_calls_in_flight_ends_the_servers_and_tools_reconnect(stdio_server):
+def test_shutting_down_the_executor_fails_calls_in_flight_and_ends_servers_and_tools_reconnect(stdio_server):
     server = stdio_server()
     with MCPTool("sleep", server.info(), invocation_timeout=LONG) as tool, MCPToolset(server.info()) as toolset:
         calls = together([lambda: tool.invoke(seconds=LONG)] * 3)
@@ -224,7 +224,7 @@ def test_shutting_the_executor_down_fails_calls_in_flight_ends_the_servers_and_t
     assert len(server.pids()) == 2
 
 
-def test_a_collected_toolset_leaves_the_session_to_its_tools(stdio_server):
+def test_the_tools_of_a_garbage_collected_toolset_keep_the_session(stdio_server):
     server = stdio_server()
     toolset = MCPToolset(server.info(), tool_names=["echo"])
     toolset.warm_up()
@@ -250,7 +250,7 @@ def test_what_is_collected_after_a_shutdown_does_not_keep_the_session_of_later_u
     server.wait_until_gone()
 
 
-def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_server):
+def test_users_may_be_closed_or_garbage_collected_in_the_thread_of_the_executor(stdio_server):
     server = stdio_server()
     users = [MCPTool("add", server.info()), MCPTool("add", server.info(), share=False)]
     users[0].warm_up()
@@ -265,7 +265,7 @@ def test_in_the_thread_of_the_executor_users_may_be_closed_or_collected(stdio_se
     server.wait_until_gone()
 
 
-def test_a_failed_connect_keeps_nothing_of_its_caller_alive():
+def test_a_failed_connect_keeps_no_object_of_its_caller_alive():
     def fail(use: Callable[[StdioServerInfo], object]) -> weakref.ref[Any]:
         held = {"something in a local variable"}
         with pytest.raises((MCPConnectionError, MCPInvocationError)):
@@ -310,7 +310,7 @@ async def test_cancelling_an_awaited_call_reaches_the_server_and_does_not_distur
     assert len(server.pids()) == 1
 
 
-async def test_cancelling_a_warm_up_leaves_it_to_the_others_and_that_of_the_last_one_ends_the_server(stdio_server):
+async def test_a_cancelled_warm_up_continues_for_others_and_the_last_cancellation_ends_the_server(stdio_server):
     server = stdio_server("--slow-list", "0.8")
 
     async def cancel_warm_up(toolset: MCPToolset, listings: int) -> None:
