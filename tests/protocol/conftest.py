@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The servers of this folder.
+Fixtures: the servers of the tests in this folder.
 """
 
 import json
@@ -21,8 +21,8 @@ from tests.support.raw import raw_server
 @pytest.fixture
 def picky_server(tmp_path: Path) -> Callable[..., StdioServer]:
     """
-    Says how to start servers over stdio that are particular: `picky_server(results)`, as `tests/servers/raw_server.py`
-    takes them.
+    Describes servers over stdio that give the test's answers: `picky_server(results)`, with the results of
+    `tests/servers/raw_server.py`.
     """
 
     def describe(results: dict[str, Any]) -> StdioServer:
@@ -41,7 +41,7 @@ HELLO = {"content": [{"type": "text", "text": "hello"}]}
 @pytest.fixture(params=["stdio 2026", "http"])
 def start(request: pytest.FixtureRequest) -> Callable[..., MCPServerInfo]:
     """
-    Describes a server whose answers to `tools/list` and to calls are given: `start(page, called)`.
+    Describes a server with the given answers to `tools/list` and to calls: `start(page, called)`.
     """
 
     def describe(page: dict[str, Any], called: dict[str, Any] = HELLO) -> MCPServerInfo:

@@ -3,12 +3,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The same scripts of servers, played to our client and to the session of the MCP SDK: both see the same, except for what
-is listed in `DIFFERENCES`.
+Plays the same server scripts to our client and to the session of the MCP SDK. Both must see the same, except for the
+`DIFFERENCES`.
 
-A script answers one operation, in a revision of the protocol, with messages of right and of odd shapes, in between
-others that a server may send. The last of them is an error with the code UNANSWERED, so that nobody waits for an answer
-that cannot be used.
+A script answers one operation in a revision of the protocol, with valid and odd messages, between other messages that a
+server may send. The last message is an error with the code UNANSWERED, so that no client waits after an answer that it
+cannot use.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ def bodies(result: Any) -> dict[str, Any]:
 
 def other_messages(request_id: Any, number: int) -> dict[str, Any]:
     """
-    Messages that are no answers.
+    Return messages that are not answers.
     """
 
     def note(method: str, params: Any = None) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def other_messages(request_id: Any, number: int) -> dict[str, Any]:
 
 class Script:
     """
-    What a server sends in answer to one operation; `features` is what is special about it.
+    The messages of a server for one operation; `features` names the special ones.
     """
 
     def __init__(self, seed: int) -> None:
@@ -155,7 +155,7 @@ class Script:
 
     def messages(self, page: int, request_id: Any) -> list[Any]:
         """
-        Answer a request of the operation, with what comes before and after.
+        Return the answer to a request of the operation, with the messages before and after it.
         """
         source = Random(f"{self.seed}, {page}")
 
@@ -172,7 +172,7 @@ class Script:
             ]
 
         is_last = page + 1 == self.pages
-        odd = 1.0 if is_last else 0.0  # so that both clients come to the last page
+        odd = 1.0 if is_last else 0.0  # so that both clients reach the last page
         result = pick(
             call_results(self.version) if self.operation == "call" else other_results(self.operation, page), 0.6 * odd
         )
@@ -200,7 +200,7 @@ class Server:
 
     def __init__(self, script: Script) -> None:
         self._script = script
-        # What it got: requests of the operation, and answers to its own requests.
+        # Received messages: requests of the operation, and answers to the server's own requests.
         self.requests: list[Any] = []
         self.answers: list[Any] = []
 
@@ -232,7 +232,7 @@ class Server:
 @dataclass
 class Seen:
     """
-    What there was to see of a client.
+    Everything that was observed of a client.
     """
 
     server: Server
@@ -369,19 +369,19 @@ async def sdk_session(script: Script) -> Seen:
     return seen
 
 
-# What is meant to be different: features of the script, which kind of outcome our client has, and what comes of the
-# operation in the session of the SDK; None is any.
+# Intended differences: features of the script, the outcome of our client, and the outcome of the SDK's session. None
+# stands for any outcome.
 DIFFERENCES: Final = {
-    # A server that knows one kind of number only writes them so.
+    # Servers in languages with only one type of number write ids like that.
     "ids that are floats are understood": ({"id as float"}, None, UNANSWERED),
-    # Revision 2025-03-26 has them, and some servers of others send them.
+    # Revision 2025-03-26 has batches, and some servers of other revisions send them.
     "batches are read": ({"batch"}, None, UNANSWERED),
-    # Instead of leaving it to its timeout.
+    # The SDK waits for its timeout instead.
     "an answer that cannot be read fails its request": (UNREADABLE, "invalid", UNANSWERED),
     "an error of another shape is one with what it says": (ODD_ERRORS, "error", UNANSWERED),
-    # As PHP does it.
+    # PHP writes it like that.
     "an empty object may be written as an empty list": ({"result is a list"}, None, UNANSWERED),
-    # Structured content up to 2025-11-25 is made an object.
+    # Structured content of revisions up to 2025-11-25 is converted to an object.
     "an odd member takes nothing else away": (ODD_MEMBERS, None, INVALID),
     # SEP-2322
     "without a `resultType` a result is complete": ({"no resultType"}, None, INVALID),
@@ -392,11 +392,11 @@ DIFFERENCES: Final = {
 
 def expected_answers(script: Script, answers: list[Any]) -> list[Any]:
     """
-    What our client answers where the session of the SDK answers this.
+    Return the expected answers of our client, given those of the SDK's session.
     """
     if script.is_modern:
-        return []  # a server of these revisions asks nothing, so that nobody waits for an answer
-    # Without a handler, a client does not have the method, whatever its parameters are.
+        return []  # servers of these revisions send no requests, so no answer is expected
+    # A client without a handler does not have the method, whatever the parameters are.
     missing = {types.INVALID_REQUEST: types.METHOD_NOT_FOUND, types.INVALID_PARAMS: types.METHOD_NOT_FOUND}
     return [
         [request_id, missing.get(answer, answer) if isinstance(answer, int) else answer]
@@ -404,8 +404,8 @@ def expected_answers(script: Script, answers: list[Any]) -> list[Any]:
     ]
 
 
-async def test_our_client_and_the_session_of_the_sdk_see_the_same_of_a_server_but_for_what_is_listed(caplog):
-    caplog.set_level(logging.CRITICAL)  # what is odd is logged, with tracebacks
+async def test_our_client_and_the_session_of_the_sdk_see_the_same_except_for_listed_differences(caplog):
+    caplog.set_level(logging.CRITICAL)  # odd messages are logged with tracebacks
     used: set[str] = set()
     for seed in SEEDS:
         script = Script(seed)
@@ -419,7 +419,7 @@ async def test_our_client_and_the_session_of_the_sdk_see_the_same_of_a_server_bu
             }
             assert reasons, f"{about}: {ours.outcome} is not {theirs.outcome}"
             used |= reasons
-            continue  # the rest follows from it
+            continue  # all other differences follow from this one
         assert ours.server.requests == theirs.server.requests, about
         answers = expected_answers(script, theirs.server.answers)
         assert sorted(map(str, ours.server.answers)) == sorted(map(str, answers)), about

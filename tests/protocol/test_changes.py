@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is kept of results, for how long and for whom, and what a server says has changed.
+Which results are cached, for how long and for whom, and which changes a server announces.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def result(**fields: Any) -> dict[str, Any]:
     ({"ttlMs": AN_HOUR, "nextCursor": "2"}, 2),
     ({}, 2),
 )
-async def test_what_the_server_allows_is_kept_and_given_fresh(fields, requests, monkeypatch):
+async def test_results_are_cached_if_the_server_allows_it_and_returned_as_copies(fields, requests, monkeypatch):
     monkeypatch.setattr(changes, "monotonic", lambda: 100.0)
     client = ScriptedClient(lambda *_: result(**fields))
     for _ in range(2):
@@ -50,7 +50,7 @@ async def test_what_the_server_allows_is_kept_and_given_fresh(fields, requests, 
     assert len(older.sent) == 2
 
 
-async def test_it_is_kept_until_its_time_is_over_and_for_no_longer_than_a_day(monkeypatch):
+async def test_results_are_cached_until_they_expire_and_for_a_day_at_most(monkeypatch):
     now = 100.0
     monkeypatch.setattr(changes, "monotonic", lambda: now)
     client = ScriptedClient(lambda _, params: result(ttlMs=1_000 if params["uri"] == "memo://a" else 10**12))
@@ -67,7 +67,7 @@ async def test_it_is_kept_until_its_time_is_over_and_for_no_longer_than_a_day(mo
 
 
 @pytest.mark.parametrize(("scope", "asked"), [("private", 3), ("public", 1)])
-async def test_private_results_are_for_the_identity_that_read_them(scope, asked):
+async def test_private_results_are_cached_for_the_identity_that_read_them(scope, asked):
     client = ScriptedClient(lambda *_: result(ttlMs=AN_HOUR, cacheScope=scope))
     for user in ("alice", "bob", None) * 2:
         token = current_identity.set(Identity(key=user) if user else NO_IDENTITY)
@@ -76,7 +76,7 @@ async def test_private_results_are_for_the_identity_that_read_them(scope, asked)
     assert len(client.sent) == asked
 
 
-async def test_who_asks_anew_replaces_what_was_kept():
+async def test_a_new_request_replaces_the_cached_result():
     answers = [result(ttlMs=AN_HOUR), result(), result()]
     client = ScriptedClient(lambda *_: answers.pop(0))
     await client.read_resource("memo://a")
@@ -85,7 +85,7 @@ async def test_who_asks_anew_replaces_what_was_kept():
     assert answers == []
 
 
-async def test_what_changed_is_forgotten_also_while_it_is_fetched():
+async def test_changed_results_are_dropped_even_while_they_are_fetched():
     may_answer = asyncio.Event()
 
     async def answer() -> dict[str, Any]:
@@ -101,11 +101,11 @@ async def test_what_changed_is_forgotten_also_while_it_is_fetched():
         await reading
         await client.read_resource("memo://b")
         await client.read_resource("memo://a")
-        # Once for the other one, and for this one once more after each change.
+        # One request was for the other resource, and one for this resource after each change.
         assert len(client.sent) == number + 2
 
 
-async def test_what_was_not_used_for_the_longest_time_makes_room(monkeypatch):
+async def test_the_least_recently_used_result_is_dropped_first(monkeypatch):
     monkeypatch.setattr(changes, "_MOST_KEPT", 2)
     client = ScriptedClient(lambda *_: result(ttlMs=AN_HOUR))
     for uri in "abacab":
@@ -133,7 +133,7 @@ def test_notifications_become_changes(method, params, changes):
     ({"resourceSubscriptions": "memo://a"}, ([], [])),
     (None, ([], [])),
 )
-async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_ends_it(honored, expected):
+async def test_listening_begins_with_the_accepted_subscriptions_and_lasts_until_the_server_ends_it(honored, expected):
     ending = asyncio.Event()
 
     async def stream() -> dict[str, Any]:
@@ -156,5 +156,5 @@ async def test_listening_begins_with_what_the_server_honours_and_lasts_until_it_
 
 
 @rows(("times", "seconds"), ((9_000, 2_000, 5_000), 2), ((9_000, None, 0, -1), 9), ((None, 0), None), ((), None))
-def test_a_list_is_kept_for_the_shortest_time_of_its_pages(times, seconds):
+def test_a_list_is_cached_for_the_shortest_time_of_its_pages(times, seconds):
     assert shortest_ttl({} if time is None else {"ttlMs": time} for time in times) == seconds

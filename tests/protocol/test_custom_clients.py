@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Clients that users write themselves, with the three methods that version 2 asked for.
+Custom clients of users, with the three methods that version 2 required.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from tests.support.rows import rows
 
 
 class DyingClient(MCPClient):
-    """A custom client, with just the three methods."""
+    """A custom client with only the three methods."""
 
     connects: ClassVar[int] = 0
 
@@ -58,7 +58,7 @@ class DyingServerInfo(MCPServerInfo):
 
 
 @pytest.mark.parametrize("retries", [0, 2])
-def test_a_custom_client_that_is_lost_is_replaced_as_often_as_it_says(retries, monkeypatch):
+def test_a_lost_custom_client_is_replaced_with_the_configured_number_of_retries(retries, monkeypatch):
     async def refuse(_: DyingClient) -> list[types.Tool]:
         DyingClient.connects += 1
         raise MCPConnectionError("down")
@@ -82,7 +82,7 @@ def test_a_custom_client_that_is_lost_is_replaced_as_often_as_it_says(retries, m
 
 
 class Session:
-    """What a custom client may have in place of a session of the SDK."""
+    """An object that a custom client may have in place of the SDK's session."""
 
     def __init__(self, outcome: Any) -> None:
         self._outcome = outcome
@@ -94,7 +94,7 @@ class Session:
 
 
 class SessionClient(MCPClient):
-    """A custom client with a session, and nothing else."""
+    """A custom client with a session, but without `call_tool`."""
 
     def __init__(self, outcome: Any = None) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class SessionClient(MCPClient):
 
 
 class SpeakingClient(SessionClient):
-    """One that answers calls itself."""
+    """A custom client that answers calls itself."""
 
     async def call_tool(self, tool_name: str, tool_args: dict[str, Any]) -> str:
         return await Session(self._outcome).call_tool(tool_name, tool_args)
@@ -119,7 +119,7 @@ class SpeakingClient(SessionClient):
 REFUSED = text_result("not with s3cret-key", is_error=True)
 
 
-async def test_a_custom_client_says_what_is_missing_and_shows_no_secret():
+async def test_a_custom_client_reports_what_is_missing_and_shows_no_secret():
     client = SessionClient(RuntimeError("no room for s3cret-key"))
     with pytest.raises(MCPConnectionError, match=r"Not connected to an MCP server: call connect\(\) first"):
         await client.call_tool("pay", {})
@@ -128,7 +128,7 @@ async def test_a_custom_client_says_what_is_missing_and_shows_no_secret():
         await client.call_tool("pay", {"amount": 5})
 
 
-async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call():
+async def test_an_error_of_the_tool_is_redacted_for_every_custom_client():
     client, speaking = SessionClient(REFUSED), SpeakingClient(REFUSED.model_dump_json(by_alias=True))
     await client.connect()
     for each in (client, speaking):
@@ -141,7 +141,7 @@ async def test_an_error_of_the_tool_is_redacted_whoever_sent_the_call():
     ({"meta": {"a": 1}}, "SpeakingClient cannot send `meta`"),
     ({"continuation": object()}, r"SpeakingClient cannot continue calls\. The tool did not run\."),
 )
-async def test_what_a_custom_client_cannot_do_is_refused_before_anything_is_sent(extra, message):
+async def test_features_that_a_custom_client_lacks_are_refused_before_anything_is_sent(extra, message):
     client = SpeakingClient(AssertionError("it was called"))
     with pytest.raises(MCPInvocationError, match=message):
         await client.request_tool("pay", {}, **extra)
@@ -149,11 +149,11 @@ async def test_what_a_custom_client_cannot_do_is_refused_before_anything_is_sent
 
 @rows(
     ("error", "raised", "is_open"),
-    # A connection that breaks ends the session, and leaves the outcome open.
+    # A broken connection ends the session, and the outcome is unknown.
     (ConnectionResetError("peer is gone"), MCPOutcomeUnknownError, False),
     (anyio.BrokenResourceError(), MCPOutcomeUnknownError, False),
     (ProtocolError(types.CONNECTION_CLOSED, "closed"), MCPOutcomeUnknownError, False),
-    # Other errors go to whoever called.
+    # Other errors are passed to the caller.
     (TimeoutError("slow"), TimeoutError, True),
     (ProtocolError(types.INVALID_PARAMS, "wrong"), ProtocolError, True),
 )
@@ -172,13 +172,13 @@ async def test_an_error_of_a_custom_client_ends_its_session_only_if_its_connecti
     ("listen", (None, None)),
     ("subscribe_resource", ("a://b",)),
 )
-async def test_what_a_custom_client_does_not_have_is_named(operation, arguments):
+async def test_the_error_names_the_method_that_a_custom_client_lacks(operation, arguments):
     says = f"`{operation}` of the server failed: its custom client, SessionClient, has no `{operation}`"
     with pytest.raises(MCPConnectionError, match=says):
         await getattr(SessionClient(), operation)(*arguments)
 
 
-async def test_what_a_custom_client_need_not_have_is_answered_for_it() -> None:
+async def test_optional_methods_of_a_custom_client_have_defaults() -> None:
     client = SessionClient()
     assert await client.ping() is False
     assert await client.notify_roots_changed() is False
@@ -199,7 +199,7 @@ async def test_an_error_of_closing_is_logged_without_secrets(caplog):
     await client.aclose()  # there is nothing left to close
 
 
-async def test_a_client_of_a_server_info_is_used_without_a_connection_and_each_connect_is_a_session():
+async def test_a_client_can_be_used_without_a_connection_and_each_connect_opens_a_session():
     client = InProcessServerInfo("tests.servers.inprocess:server").create_client()
     for _ in range(2):
         assert "add" in [tool.name for tool in await client.connect()]

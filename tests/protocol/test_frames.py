@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which request a broken message answers: only what is certain fails a call.
+Which request a broken message answers: a call fails only if that is certain.
 """
 
 from haystack_integrations.tools.mcp.protocol.channel import Unreadable, oversized, read_messages
@@ -31,7 +31,7 @@ def test_an_id_is_found_only_where_it_is_certain(text, request_id):
     )
 
 
-def test_a_text_of_quotes_alone_is_searched_in_linear_time():
+def test_a_text_of_only_quotes_is_searched_in_linear_time():
     assert len(read_messages('{"jsonrpc":"2.0","id":5,"result":"' + '\\"' * 500_000)) == 1
 
 
@@ -43,13 +43,13 @@ def test_a_text_of_quotes_alone_is_searched_in_linear_time():
     (b'{"jsonrpc":"2.0","method":"x","params":"xxx', b'xxx","id":5}', None),
     (b"downloading ......", b"......", None),
 )
-def test_an_answer_that_is_too_large_is_known_by_its_ends(head, tail, request_id):
+def test_an_answer_that_is_too_large_is_recognized_by_its_beginning_and_end(head, tail, request_id):
     answer = oversized(head + b"x" * 1000 + tail, 1000)
     assert (answer and answer.id) == request_id
 
 
 @rows("text", '{"jsonrpc":"2.0","id":true,"method":"x"}', '{"jsonrpc":"2.0","id":5,"method":7}')
-def test_what_is_no_request_is_passed_over(text):
+def test_messages_that_are_not_requests_are_skipped(text):
     assert read_messages(text) == []
 
 
@@ -60,6 +60,6 @@ def test_what_is_no_request_is_passed_over(text):
     ('{"message":{"why":"y"}}', -32603, '{"why": "y"}'),
     ('"y"', -32603, "y"),
 )
-def test_an_error_of_another_shape_is_one_with_what_it_says(error, code, message):
+def test_an_error_of_an_odd_shape_is_read_as_far_as_possible(error, code, message):
     [answer] = read_messages(f'{{"jsonrpc":"2.0","id":5,"error":{error}}}')
     assert (answer["error"]["code"], answer["error"]["message"]) == (code, message)

@@ -19,13 +19,13 @@ DRAINING, LOST, CLOSED = SessionState.DRAINING, SessionState.LOST, SessionState.
 
 @rows(
     ("ends", "reason", "losses"),
-    # The first reason stays.
+    # The first reason is kept.
     ([(None, LOST), ("exit code 7", LOST), ("the stream ended", LOST)], "exit code 7", ["exit code 7"]),
-    # One that is closed after it was lost is lost without a reason until somebody knows it.
+    # A session that is closed after it was lost has no reason for its loss unless one is reported.
     ([(None, LOST), ("closed by its owner", CLOSED)], None, []),
     ([(None, LOST), ("closed by its owner", CLOSED), ("exit code 7", LOST)], "exit code 7", ["exit code 7"]),
     ([("closed by its owner", CLOSED)], "closed by its owner", []),
-    # One that drains is lost once.
+    # A draining session is lost once.
     ([("unknown session", DRAINING), (None, LOST)], "unknown session", ["unknown session"]),
 )
 async def test_a_session_has_one_reason_for_its_end_and_a_loss_is_reported_once(ends, reason, losses):
@@ -37,7 +37,7 @@ async def test_a_session_has_one_reason_for_its_end_and_a_loss_is_reported_once(
     assert (life.reason, told, life.over.is_set()) == (reason, losses, True)
 
 
-async def test_a_lost_session_may_be_opened_again_but_not_if_it_ends_meanwhile_or_was_closed():
+async def test_a_lost_session_may_be_reopened_unless_it_ends_meanwhile_or_was_closed():
     life = SessionLife()
     life.opening()
     life.end("exit code 7")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that define some of their tools in odd ways, over stdio and HTTP, in both eras of the protocol.
+Servers with odd tool definitions, over stdio and HTTP, in both eras of the protocol.
 """
 
 import json
@@ -70,7 +70,7 @@ def test_odd_input_schemas_become_object_schemas_that_mean_the_same(start, caplo
     assert "Left out" not in caplog.text
 
 
-def test_odd_optional_fields_are_dropped_and_nothing_else(start):
+def test_only_the_odd_optional_fields_are_dropped(start):
     tools = [{**with_field(*dropped), "name": f"odd {index}"} for index, dropped in enumerate(DROPPED)]
     partly = {
         **with_field("annotations", {"readOnlyHint": "perhaps", "idempotentHint": True, "title": 5}),
@@ -101,7 +101,7 @@ UNUSABLE = [
 ]
 
 
-def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(start, caplog):
+def test_an_unusable_tool_is_omitted_with_one_warning_that_names_it(start, caplog):
     with MCPToolset(start({"tools": [*(tool for tool, *_ in UNUSABLE), GOOD]})) as toolset:
         toolset.connection.list_tools()
         assert [tool.name for tool in toolset] == ["good"]
@@ -111,7 +111,7 @@ def test_a_tool_that_cannot_be_used_is_left_out_with_one_warning_that_names_it(s
         assert [text for text in warnings if label in text and reason in text]
 
 
-def test_a_tool_that_cannot_be_used_is_an_error_with_the_reason_only_if_it_is_asked_for_by_name(start):
+def test_an_unusable_tool_is_an_error_with_the_reason_only_if_it_is_requested_by_name(start):
     info = start({"tools": [{"name": "odd", "inputSchema": [1]}, GOOD]})
     with MCPTool("good", info) as tool:
         assert "hello" in tool.invoke(name="Ada")
@@ -129,12 +129,12 @@ def test_a_listing_without_a_list_is_a_clear_error(start, page, problem):
 @pytest.mark.parametrize(
     ("page", "names"), [({"tools": None}, []), ({"tools": [GOOD], "_meta": 5, "nextCursor": None}, ["good"])]
 )
-def test_an_odd_page_is_read_nevertheless(start, page, names):
+def test_an_odd_page_is_still_read(start, page, names):
     with MCPConnection(start(page)) as connection:
         assert [tool.name for tool in connection.list_tools()] == names
 
 
-def test_definitions_that_are_missing_are_told_once_and_tools_with_the_same_name_cost_no_other(start, caplog):
+def test_missing_definitions_are_logged_once_and_duplicate_names_do_not_hide_other_tools(start, caplog):
     missing = {"name": "missing", "inputSchema": {**OBJECT, "properties": {"a": {"$ref": "#/$defs/A"}}}}
     twins = [with_field("description", text) for text in ("first", "second")]
     foreign = [{"name": name, "inputSchema": OBJECT} for name in ("天气查询", "股票查询")]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Results against the output schemas of their tools: none stops another session, or keeps its caller beyond the timeout.
+Results are validated with output schemas, without blocking other sessions or delaying the caller beyond the timeout.
 """
 
 import socket
@@ -56,11 +56,11 @@ VALUES += [{}, {"a": 1}, {"a": "x"}, {"b": {}}, {"a": 1, "b": 2}, {"a": 1, "b": 
 
 
 @rows("draft", *DRAFTS)
-def test_verdicts_are_those_of_jsonschema(draft):
+def test_verdicts_equal_those_of_jsonschema(draft):
     for each in SCHEMAS:
         schema = {**each, "$schema": draft, "definitions": {"shared": TEXT}}
         if not validator_for(schema)(validator_for(schema).META_SCHEMA).is_valid(schema):
-            continue  # a list of `items` is none in the newest
+            continue  # in the newest draft, a list of `items` is not valid
         plain, checked = validator_for(schema)(schema, registry=Registry()), OutputSchema(schema)
         for value in VALUES:
             found = checked.validate(value, AMPLE)
@@ -74,31 +74,31 @@ def test_verdicts_are_those_of_jsonschema(draft):
     ({"additionalProperties": False}, {"x": "a secret"}, "at $: 'additionalProperties' is violated"),
     ({"properties": {"x": False}}, {"x": 1}, "at $: 'false' is violated"),
 )
-def test_a_violation_is_reported_by_its_place_and_nothing_of_the_value(schema, value, place):
+def test_a_violation_is_reported_with_its_place_but_not_the_value(schema, value, place):
     assert verdict(schema, value).violation.endswith(f"output schema ({place})")
 
 
 @rows("name", *HOSTILE)
-def test_a_hostile_one_ends_in_time(name):
+def test_validating_with_a_hostile_schema_ends_in_time(name):
     schema, value = HOSTILE[name]
     for seconds in (0.01, 0.2):
         assert verdict(schema, value, seconds).violation is None
 
 
-def test_a_schema_that_was_cut_off_while_it_was_read_is_read_again():
+def test_a_schema_whose_reading_timed_out_is_read_again():
     schema = OutputSchema({"properties": {"x": {"type": "string"}}})
     assert schema.validate({"x": 1}, 0).cut_off
     assert "$.x" in schema.validate({"x": 1}, AMPLE).violation
 
 
-def test_deep_nesting_and_a_schema_without_end_reject_nothing():
+def test_deep_nesting_and_endless_schemas_do_not_reject_results():
     deep: dict[str, Any] = {}
     for _ in range(400):
         deep = {"properties": {"inner": deep}}
     assert "(RecursionError)" in verdict(deep, nested(400)).unusable
     assert "(RecursionError)" in verdict({"additionalProperties": {"$ref": "#"}}, nested(900)).unusable
 
-    def deeper(frames: int) -> Verdict:  # the stack may be full anywhere
+    def deeper(frames: int) -> Verdict:  # the stack may overflow at any depth
         return deeper(frames - 1) if frames else verdict({"not": {"$ref": "#"}}, {})
 
     assert all("the schema cannot be used (" in str(deeper(frames).unusable) for frames in range(40))
@@ -130,13 +130,13 @@ def given_up(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.fixture
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Lets the loop finish every validation, so that a busy machine makes no difference.
+    Lets the loop finish every validation, so that a busy machine does not matter.
     """
     monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", LIMIT)
 
 
 @pytest.mark.parametrize("seconds_in_loop", [LIMIT, 0.0])
-def test_a_violation_is_an_error_that_quotes_nothing_wherever_it_is_found(monkeypatch, seconds_in_loop):
+def test_a_violation_is_an_error_without_quotes_whether_found_in_the_loop_or_in_a_thread(monkeypatch, seconds_in_loop):
     monkeypatch.setattr(listed_tools, "_SECONDS_IN_LOOP", seconds_in_loop)
     server = server_with(INTEGER, {"x": "a secret"})
     with MCPConnection(server.info) as connection:
@@ -160,7 +160,7 @@ def test_a_violation_is_an_error_that_quotes_nothing_wherever_it_is_found(monkey
     ({"allOf": [{"$ref": "#"}]}, "the schema cannot be used"),
     ({"allOf": [{"$ref": "#/$defs/a"}], "$defs": {"a": {"$dynamicRef": "#/$defs/a"}}}, "the schema cannot be used"),
 )
-def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema, reason):
+def test_results_of_an_invalid_schema_pass_with_one_warning(caplog, schema, reason):
     caplog.clear()
     with MCPConnection(server_with(schema, {"x": 1}).info) as connection:
         for _ in range(2):
@@ -172,7 +172,7 @@ def test_a_schema_that_is_none_lets_results_pass_with_one_warning(caplog, schema
 
 
 @pytest.mark.usefixtures("unhurried")
-def test_a_listing_that_changes_a_schema_changes_what_is_validated():
+def test_results_are_validated_with_the_schema_of_the_latest_listing():
     server = server_with(INTEGER, {"x": "text"})
     with MCPConnection(server.info) as connection:
         with pytest.raises(MCPInvocationError, match="output schema"):
@@ -182,7 +182,7 @@ def test_a_listing_that_changes_a_schema_changes_what_is_validated():
         assert text(connection.call_tool("search")) == "found"
 
 
-def test_without_a_thread_to_validate_it_in_a_result_passes(monkeypatch):
+def test_a_result_passes_if_no_thread_can_be_started_to_validate_it(monkeypatch):
     def start_no_thread(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -194,7 +194,7 @@ def test_without_a_thread_to_validate_it_in_a_result_passes(monkeypatch):
     assert len(server.calls) == 1
 
 
-def test_the_timeout_of_a_call_holds_while_its_result_is_validated(monkeypatch):
+def test_the_timeout_of_a_call_includes_the_validation_of_its_result(monkeypatch):
     monkeypatch.setattr(listed_tools, "_SECONDS_IN_THREAD", 3.0)
     schema, value = HOSTILE["recursion"]
     with MCPConnection(server_with(schema, value).info, invocation_timeout=1) as connection:
@@ -204,7 +204,7 @@ def test_the_timeout_of_a_call_holds_while_its_result_is_validated(monkeypatch):
 
 @pytest.mark.parametrize("name", ["alternatives", "recursion"])
 @pytest.mark.parametrize("start", ["stdio", "http"], indirect=True)
-def test_a_hostile_result_passes_with_one_warning_and_calls_of_other_sessions_go_on_meanwhile(start, name, caplog):
+def test_a_hostile_result_passes_with_one_warning_without_blocking_other_sessions(start, name, caplog):
     schema, value = HOSTILE[name]
     tool = {"name": "hello", "inputSchema": {"type": "object"}, "outputSchema": schema}
     hello = {"content": [{"type": "text", "text": "hello"}], "structuredContent": value}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Which revision of the protocol is spoken with which server, and how a session begins.
+The revision of the protocol for each kind of server, and how a session begins.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ NEWEST_WITH_HANDSHAKE = "2025-11-25"
         ("streamable-http", "handshake", NEWEST_WITH_HANDSHAKE, "server/discover"),
     ],
 )
-def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
+def test_the_server_info_chooses_the_revision_for_a_server_of_both_eras(
     transport, negotiation, revision, never, sdk_stdio_server, http_server
 ):
     server = sdk_stdio_server() if transport == "stdio" else http_server(transport)
@@ -56,7 +56,7 @@ def test_a_server_of_both_eras_is_spoken_to_as_the_server_info_says(
         assert server.requests("server/discover")
 
 
-def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_is_wanted(picky_server):
+def test_no_other_request_follows_a_refused_handshake_if_only_the_handshake_is_allowed(picky_server):
     server = picky_server(refusing(-32022))
     info = replace(server.info(), negotiation="handshake", max_retries=0)
     with pytest.raises(MCPConnectionError, match="not like this"), MCPConnection(info):
@@ -65,7 +65,7 @@ def test_a_server_that_refuses_the_handshake_is_asked_nothing_else_if_only_that_
 
 
 @pytest.mark.parametrize("way", ["in process", "streamable-http"])
-def test_a_server_that_asks_only_in_revisions_with_a_handshake_is_answered_in_these(way, fastmcp_http):
+def test_a_server_that_sends_requests_only_in_handshake_revisions_is_answered_in_these(way, fastmcp_http):
     handlers = MCPHandlers(elicitation=lambda question: {"value": "Ada"})
     server = "tests.servers.fastmcp_server:server"
     info = InProcessServerInfo(server) if way == "in process" else StreamableHttpServerInfo(fastmcp_http.url)
@@ -90,9 +90,9 @@ def refusing(code: int, **others: Any) -> dict[str, Any]:
     ("results", "negotiation", "revision", "asked"),
     [
         ({}, "discover", "2025-06-18", ["server/discover", "initialize"]),
-        # What only knows the handshake is asked nothing before it.
+        # A server that knows only the handshake gets no request before it.
         ({"server/discover": "silence"}, "auto", "2025-06-18", ["initialize"]),
-        # What refuses the handshake: by the specification, by an unknown method, by whatever comes to somebody's mind.
+        # Servers refuse the handshake as specified, as an unknown method, or with any other error.
         *(
             (refusing(code, **{"server/discover": REVISIONS}), "auto", NEWEST, ["initialize", "server/discover"])
             for code in (-32022, -32601, 1)
@@ -100,7 +100,7 @@ def refusing(code: int, **others: Any) -> dict[str, Any]:
         ({"initialize": {"protocolVersion": NEWEST}, "server/discover": REVISIONS}, "auto", NEWEST, ["initialize"]),
     ],
 )
-def test_a_server_that_does_not_know_one_question_is_asked_the_other(
+def test_a_server_that_refuses_one_way_to_begin_is_asked_in_the_other_way(
     picky_server, results, negotiation, revision, asked
 ):
     server = picky_server(results)
@@ -120,7 +120,7 @@ def test_a_server_that_does_not_know_one_question_is_asked_the_other(
         (refusing(-32602, **{"server/discover": "silence"}), "did not answer", None),
     ],
 )
-def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_server, results, reason, code):
+def test_a_server_without_a_common_revision_is_an_error(picky_server, results, reason, code):
     server = picky_server(results)
     timeout = 3 if "silence" in results.values() else LONG
     with pytest.raises(MCPConnectionError, match=reason) as failure:
@@ -129,7 +129,7 @@ def test_a_server_with_which_no_revision_can_be_agreed_on_is_an_error(picky_serv
     server.wait_until_gone()
 
 
-async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handshake_is_asked_again(monkeypatch):
+async def test_a_server_that_is_slow_to_discover_and_refuses_the_handshake_is_asked_again(monkeypatch):
     async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
         asked.append(method)
         if len(asked) == 1:
@@ -148,7 +148,7 @@ async def test_a_server_that_is_slow_to_say_its_revisions_and_refuses_the_handsh
 @pytest.mark.parametrize(
     "refusal", [LostError("the connection was cut before the answer came"), RefusedError("no", status="403 Forbidden")]
 )
-async def test_a_server_that_does_not_even_answer_the_question_for_its_revisions_is_greeted(refusal):
+async def test_a_server_that_does_not_answer_discover_gets_a_handshake(refusal):
     async def send(method: str, _params: Any, _version: str | None) -> dict[str, Any]:
         if method == "server/discover":
             raise refusal

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Requests whose server wants input first, or makes a task of them.
+Requests for which the server needs input first, or which it turns into tasks.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ def sent(client: ScriptedClient) -> list[dict[str, Any]]:
     return [params for _, params in client.sent]
 
 
-async def test_a_call_is_sent_again_with_the_answers_and_the_state_of_the_last_round_only():
+async def test_a_call_is_sent_again_with_the_answers_and_state_of_only_the_last_round():
     first, second, third = wants(STATE, a=question(), b=ROOTS), wants(a=question()), wants("")
     client = scripted(first, second, third, DONE, elicitation=lambda _: {"size": "small"}, roots=["file:///srv"])
     assert await call(client) == DONE
@@ -70,7 +70,7 @@ async def test_a_call_is_sent_again_with_the_answers_and_the_state_of_the_last_r
     ]
 
 
-async def test_reads_and_prompts_may_want_input_and_are_not_kept_then():
+async def test_reads_and_prompts_that_need_input_are_not_cached():
     for read, result in (
         (lambda client: client.read_resource("memo://a"), {"contents": [], "ttlMs": 60_000}),
         (lambda client: client.get_prompt("greet"), {"messages": []}),
@@ -82,7 +82,7 @@ async def test_reads_and_prompts_may_want_input_and_are_not_kept_then():
         assert [params.get("requestState") for _, params in client.sent] == [None, "s"] * 2
 
 
-async def test_a_server_that_never_has_enough_is_left(monkeypatch):
+async def test_a_call_fails_if_the_server_asks_in_too_many_rounds(monkeypatch):
     monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.requests_of_server._FIRST_PAUSE", 0.0)
     client = scripted(wants("s"))
     with pytest.raises(RuntimeError, match="wanted input more than 10 times"):
@@ -98,7 +98,7 @@ async def test_a_server_that_never_has_enough_is_left(monkeypatch):
     (wants(a={"method": "ping"}), ValidationError),
     (wants(a=ROOTS), ProtocolError),
 )
-async def test_what_nobody_can_answer_is_the_error_of_the_call(wanted, error):
+async def test_a_question_without_a_handler_is_the_error_of_the_call(wanted, error):
     client = scripted(wanted, DONE)
     with pytest.raises(error) as raised:
         await call(client)
@@ -107,7 +107,7 @@ async def test_what_nobody_can_answer_is_the_error_of_the_call(wanted, error):
     assert len(client.sent) == 1
 
 
-async def test_a_refusal_ends_the_other_handlers():
+async def test_a_refusal_cancels_the_other_handlers():
     ended = asyncio.Event()
 
     async def wait(_: Any) -> None:
@@ -122,7 +122,7 @@ async def test_a_refusal_ends_the_other_handlers():
     await asyncio.wait_for(ended.wait(), 10)
 
 
-async def test_older_revisions_know_only_results():
+async def test_older_revisions_have_neither_questions_nor_tasks_in_results():
     odd = {"content": [], "resultType": "task"}
     client = scripted(odd, version=OLDER)
     assert await call(client) is odd
@@ -131,7 +131,7 @@ async def test_older_revisions_know_only_results():
         await Continuation(pending, {"a": None}, asks=False).parameters(client._server_requests)
 
 
-async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else():
+async def test_a_question_of_a_task_does_not_end_with_another_call():
     async def elicit(_: Any) -> dict[str, Any]:
         await asyncio.wait([other])
         return {"size": "small"}
@@ -144,6 +144,6 @@ async def test_a_question_of_a_task_does_not_end_with_the_call_of_somebody_else(
     assert responses == {"a": {"action": "accept", "content": {"size": "small"}}}
 
 
-async def test_a_kind_of_result_that_nobody_knows_is_an_error():
+async def test_an_unknown_result_type_is_an_error():
     with pytest.raises(RuntimeError, match="of an unknown type"):
         await call(scripted({"resultType": "ticket", "number": 5}))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Listings in pages, and results that are not as the protocol wants them.
+Listings in pages, and results that do not follow the protocol.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def paging(pages: dict[str | None, Any]) -> Any:
     ("version", "pages", "expected", "requests", "said"),
     # The empty string is a cursor in the newest revision …
     (NEWEST, {None: page("a", following=""), "": page("b")}, ["a", "b"], 2, ""),
-    # … with which many servers end.
+    # … with which many servers mark the last page.
     (NEWEST, {None: page("a", following=""), "": page("b", following="")}, ["a", "b"], 2, ""),
     (NEWEST, {None: page("a", following=""), "": page("a", following="")}, ["a"], 2, ""),
     (NEWEST, {None: page("a", following=""), "": ProtocolError(-32602, "no such cursor")}, ["a"], 2, ""),
@@ -53,7 +53,7 @@ async def test_pages_are_read_to_the_end(version, pages, expected, requests, sai
     assert [said in each for each in logged] == ([True] if said else [])
 
 
-async def test_a_listing_that_is_refused_is_not_asked_for_again():
+async def test_a_refused_listing_is_not_requested_again():
     client = ScriptedClient(paging({None: ProtocolError(-32602, "not now")}))
     with pytest.raises(ProtocolError, match="not now"):
         await client.list_resources()
@@ -74,7 +74,7 @@ async def test_an_unreadable_result_is_an_error_that_does_not_quote_it(result):
     assert raised.value.__cause__ is None
 
 
-async def test_a_server_without_the_capability_is_asked_nothing():
+async def test_a_server_without_the_capability_gets_no_request():
     client = ScriptedClient(lambda *_: {}, capabilities={})
     assert [] == await client.list_resources() == await client.list_resource_templates() == await client.list_prompts()
     assert await client.list_skills() == []

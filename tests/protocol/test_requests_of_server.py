@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a server asks and tells, in both eras of the protocol.
+Requests and notifications of the server, in both eras of the protocol.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "H
         {"sampling": {"tools": {}}},
     ),
 )
-async def test_a_server_is_told_of_what_is_there(fields, older, newest):
+async def test_the_capabilities_declare_the_available_handlers(fields, older, newest):
     requests = server_requests(**fields)
     assert requests.capabilities(OLDER) == older
     assert requests.capabilities(NEWEST) == {**newest, "extensions": TASKS}
@@ -52,14 +52,14 @@ async def test_a_server_is_told_of_what_is_there(fields, older, newest):
     ("elicitation/create", {**FORM, "mode": "telepathy"}, -32602),
     ("elicitation/create", {}, -32602),
 )
-async def test_what_cannot_be_answered_is_refused(method, params, code):
+async def test_requests_that_cannot_be_answered_are_refused(method, params, code):
     requests = server_requests(OLDER, elicitation=accept_defaults)
     with pytest.raises(ProtocolError) as refused:
         await requests.respond(method, params)
     assert refused.value.code == code
 
 
-async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(caplog):
+async def test_an_answer_that_cannot_be_written_as_json_counts_as_a_failed_handler(caplog):
     form = {**FORM, "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
     requests = server_requests(OLDER, elicitation=lambda _: {"name": "half a \ud83d"})
     with pytest.raises(ProtocolError, match="The client's elicitation handler failed"):
@@ -67,7 +67,7 @@ async def test_an_answer_that_cannot_be_written_is_one_of_a_handler_that_failed(
     assert "what it returned has text that is not valid Unicode" in caplog.text
 
 
-async def test_the_users_handler_gets_what_a_server_tells_and_nothing_of_the_session_itself():
+async def test_the_users_handler_gets_notifications_except_those_about_the_session():
     messages: list[Any] = []
     requests = server_requests(NEWEST, messages=messages.append)
     requests.notified("notifications/subscriptions/acknowledged", {"notifications": {}})
@@ -79,7 +79,7 @@ async def test_the_users_handler_gets_what_a_server_tells_and_nothing_of_the_ses
 
 
 @rows("field", "logging", "messages")
-async def test_what_a_server_tells_goes_to_the_users_function_on_behalf_of_the_caller_of_the_request(field):
+async def test_the_users_function_gets_notifications_in_the_context_of_the_requests_caller(field):
     def of_the_request() -> None:
         return None
 
