@@ -25,7 +25,7 @@ def network() -> TokenNetwork:
 
 def info(server: OAuthServer | str, **options: object) -> StreamableHttpServerInfo:
     """
-    How to reach a server, at which somebody allows the access at once.
+    Return the server info for a server at which a person allows the access at once.
     """
     transport = options.pop("http_transport", None)
     options = {"redirect_handler": allow, "token_storage": InMemoryTokenStorage(), **options}

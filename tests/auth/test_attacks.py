@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers, pages and people on the network that want tokens which are not theirs, or hinder who wants them.
+Servers, web pages and people on the network that try to get tokens of others, or to prevent logins.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def failure(server_info: StreamableHttpServerInfo) -> str:
     return str(caught.value)
 
 
-def test_no_token_and_no_request_for_one_follows_a_redirect_to_another_origin(server, other):
+def test_tokens_and_token_requests_do_not_follow_redirects_to_another_origin(server, other):
     with MCPConnection(info(server.url)) as connection:
         connection.list_tools()
         server.tamper = lambda path, body: RedirectResponse(other.url, 307) if path == "/mcp" else None
@@ -65,8 +65,8 @@ def test_no_token_and_no_request_for_one_follows_a_redirect_to_another_origin(se
     assert other.paths == []
 
 
-def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other: OAuthServer) -> None:
-    # The MCP server was taken over, and names another authorization server.
+def test_credentials_are_sent_only_to_the_configured_issuer(server: OAuthServer, other: OAuthServer) -> None:
+    # The MCP server was hijacked, and names another authorization server.
     moved = {"resource": server.url, "authorization_servers": [other.origin]}
     server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
     text = failure(info(server.url, client_id="me", issuer=server.origin))
@@ -74,7 +74,7 @@ def test_credentials_go_to_the_configured_issuer_only(server: OAuthServer, other
     assert other.paths == []
 
 
-# The metadata service of a cloud, and loopback, in the ways in which they can be written.
+# The metadata service of a cloud, and loopback, in all their spellings.
 CLOUD = ("169.254.169.254", "169.254.169.254.", "2852039166", "0xA9FEA9FE", "169.254.43518", "[fe80::1]")
 CLOUD_IN_6 = ("[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[fe80::5efe:a9fe:a9fe]")
 INSIDE = ("127.1", "0177.1", "2130706433", "localhost", "0.0.0.0", "10.0.0.1", "[::1]", "[::]", "[fd00::1]")
@@ -83,19 +83,23 @@ OUTSIDE = ("8.8.8.8", "[2001:4860:4860::8888]", "[::ffff:8.8.8.8]", "[64:ff9b::8
 
 
 @rows("host", *CLOUD, *CLOUD_IN_6, *INSIDE, *OUTSIDE)
-async def test_metadata_of_a_server_outside_may_not_point_inside_the_network_however_that_is_written(host: str) -> None:
+async def test_metadata_of_an_external_server_may_not_point_into_the_internal_network_in_any_spelling(
+    host: str,
+) -> None:
     of_cloud = host in (*CLOUD, *CLOUD_IN_6)
     for origin, is_refused in {"https://203.0.114.7": host not in OUTSIDE, "http://127.0.0.1": of_cloud}.items():
         network = TokenNetwork(origin)
         moved = {"resource": network.url, "authorization_servers": [f"https://{host}/"]}
         network.answers[RESOURCE] = [httpx2.Response(200, json=moved)]
-        with pytest.raises(MCPAuthorizationError) as caught:  # where it may point, for metadata of another issuer
+        with pytest.raises(
+            MCPAuthorizationError
+        ) as caught:  # metadata may point here, but it is that of another issuer
             await network.use(network.auth(**SERVICE))
         assert ("is refused, because it leads into the network of this process" in str(caught.value)) is is_refused
         assert {request.url.host for request in network.requests} == {urlsplit(origin).hostname} or not is_refused
 
 
-async def test_connections_go_to_the_addresses_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_are_made_to_the_checked_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     server, addresses = DeployedServer(), [ipaddress.ip_address("203.0.114.9")]
 
     async def known(host: str) -> list[outgoing.Address]:
@@ -108,7 +112,7 @@ async def test_connections_go_to_the_addresses_that_were_checked(monkeypatch: py
         assert list(map(str, request.extensions[outgoing._CHECKED])) == ["203.0.114.9"]
 
 
-async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp_path: Path) -> None:
+async def test_the_certificate_of_a_checked_address_must_match_the_host_name(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority = Authority(tmp_path)
     context.load_cert_chain(*authority.sign("the address, and not the name"))
@@ -121,7 +125,7 @@ async def test_the_certificate_of_a_checked_address_must_be_that_of_the_name(tmp
             await transport.handle_async_request(request)
 
 
-def test_the_operators_list_of_hosts_holds_for_authorization_servers(server, other, monkeypatch):
+def test_the_operators_list_of_hosts_applies_to_authorization_servers(server, other, monkeypatch):
     monkeypatch.setenv("HAYSTACK_MCP_ALLOWED_HOSTS", urlsplit(server.origin).netloc)
     moved = {"resource": server.url, "authorization_servers": [other.origin]}
     server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
@@ -129,7 +133,7 @@ def test_the_operators_list_of_hosts_holds_for_authorization_servers(server, oth
     assert other.paths == []
 
 
-def test_an_authorization_server_that_never_answers_is_given_up(server, monkeypatch):
+def test_a_login_fails_if_the_authorization_server_never_answers(server, monkeypatch):
     monkeypatch.setattr(outgoing, "REQUEST_TIMEOUT", 2.0)
     over = threading.Event()
 
@@ -145,17 +149,17 @@ def test_an_authorization_server_that_never_answers_is_given_up(server, monkeypa
         over.set()
 
 
-def test_an_authorization_server_that_answers_without_end_is_given_up(server: OAuthServer) -> None:
+def test_a_login_fails_if_the_authorization_servers_answer_never_ends(server: OAuthServer) -> None:
     server.tamper = lambda path, body: Response(b"x" * 5_000_000) if path == METADATA else None
     assert "has more than 1,048,576 bytes" in failure(info(server.url))
 
 
-def test_the_listener_of_a_login_is_for_the_answer_of_the_authorization_server_only(server: OAuthServer) -> None:
+def test_the_listener_of_a_login_accepts_only_the_answer_of_the_authorization_server(server: OAuthServer) -> None:
     spare: list[socket.socket] = []
 
     async def rebind(login: MCPLoginRequest) -> None:
         place = urlsplit(login.redirect_uri)
-        spare.append(socket.create_connection((place.hostname, place.port)))  # as browsers do
+        spare.append(socket.create_connection((place.hostname, place.port)))  # browsers open spare connections
         async with httpx2.AsyncClient() as browser:
             parameters = {"code": "mallory", "state": login.state}
             page = await browser.get(login.redirect_uri, params=parameters, headers={"Host": "evil.example.com"})
@@ -179,7 +183,7 @@ def test_the_listener_of_a_login_is_for_the_answer_of_the_authorization_server_o
     assert "/token" not in server.paths
 
 
-def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: OAuthServer) -> None:
+def test_no_call_is_sent_without_a_token_once_the_server_has_asked_for_one(server: OAuthServer) -> None:
     with MCPConnection(info(server.url)) as connection:
         connection.list_tools()
         server.provider.access.clear()
@@ -191,7 +195,7 @@ def test_no_call_goes_without_a_token_once_the_server_has_asked_for_one(server: 
 
 
 @pytest.mark.parametrize("path", ["/token", "/register"])
-def test_what_an_authorization_server_quotes_is_redacted(server: OAuthServer, path: str) -> None:
+def test_secrets_that_an_authorization_server_quotes_are_redacted(server: OAuthServer, path: str) -> None:
     sent: set[str] = set()
 
     def quote(asked: str, body: bytes) -> Response | None:
@@ -206,7 +210,7 @@ def test_what_an_authorization_server_quotes_is_redacted(server: OAuthServer, pa
     assert not any(secret in shown for secret in sent | server.issued)
 
 
-async def test_a_request_with_a_token_of_its_own_gets_no_other() -> None:
+async def test_a_request_with_its_own_token_does_not_get_another() -> None:
     network = TokenNetwork()
     auth = network.auth(**SERVICE)
     async with network.client(auth=auth) as client:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-People who allow the access, against the authorization server of the MCP SDK, and in web applications.
+Logins in which a person allows the access, with the authorization server of the MCP SDK, and in web applications.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ from tests.support.waiting import LIMIT
 
 
 @pytest.mark.parametrize(("kind", "transport"), [(StreamableHttpServerInfo, "streamable-http"), (SSEServerInfo, "sse")])
-def test_a_person_allows_the_access_once_for_a_whole_session(kind: Any, transport: str) -> None:
+def test_a_person_allows_the_access_once_per_session(kind: Any, transport: str) -> None:
     config = OAuthConfig(redirect_handler=allow, token_storage=InMemoryTokenStorage())
     with OAuthServer(transport=transport) as server:
         with MCPConnection(kind(server.url, oauth_config=config)) as connection:
@@ -52,7 +52,7 @@ def test_a_person_allows_the_access_once_for_a_whole_session(kind: Any, transpor
         assert server.count["authorizations"] == server.count["registrations"] == 1
 
 
-def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(server: OAuthServer) -> None:
+def test_the_error_of_a_server_that_breaks_after_the_login_does_not_ask_for_a_login(server: OAuthServer) -> None:
     async def allow_and_break(login: MCPLoginRequest) -> None:
         await allow(login)
         server.tamper = lambda path, body: Response(status_code=500) if path == "/mcp" else None
@@ -63,8 +63,8 @@ def test_a_server_that_breaks_after_the_login_is_not_told_to_want_one(server: OA
     assert "log in" not in str(caught.value).lower()
 
 
-def test_a_person_logs_in_through_the_proxy_of_fastmcp_before_a_server_that_registers_no_clients(server):
-    # The client of the proxy is known there.
+def test_a_person_logs_in_through_fastmcps_proxy_for_a_server_that_registers_no_clients(server):
+    # The upstream server knows the client of the proxy.
     served, known = AppThread(), {"client_id": "proxy", "client_secret": "the proxy's secret"}
     proxy = OAuthProxy(
         upstream_authorization_endpoint=f"{server.origin}/authorize",
@@ -94,20 +94,20 @@ async def allow_slowly(login: MCPLoginRequest) -> None:
     await allow(login)
 
 
-def test_the_time_that_a_person_takes_counts_for_no_timeout_of_the_server(server: OAuthServer) -> None:
+def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_server(server: OAuthServer) -> None:
     slow = info(server, redirect_handler=allow_slowly)
     with MCPConnection(slow, connection_timeout=3, invocation_timeout=3) as connection:
         assert said(connection, "whoami") == "alice"
         assert said(connection, "write") == "written"
         with pytest.raises(MCPTimeoutError, match="after 3 seconds"):
             said(connection, "whoami", seconds=30.0)
-    # The tool `write` wants more scope.
+    # The tool `write` needs another scope.
     assert (server.count["authorizations"], server.count["step-ups"]) == (2, 1)
 
 
 class TestWithoutAListener:
     """
-    The login of a web application, which gets the answer of the authorization server itself.
+    Logins in a web application, which receives the answer of the authorization server itself.
     """
 
     @rows(
@@ -126,7 +126,7 @@ class TestWithoutAListener:
         ),
         (lambda _: 1 / 0, "`callback_handler` failed (ZeroDivisionError"),
     )
-    async def test_an_answer_without_a_code_says_what_is_wrong(self, answer: Any, message: str) -> None:
+    async def test_the_error_for_an_answer_without_a_code_says_what_is_wrong(self, answer: Any, message: str) -> None:
         network = TokenNetwork()
         with pytest.raises(MCPAuthorizationError, match="while waiting for the login") as caught:
             await network.use(network.person(callback_handler=answer))
@@ -134,7 +134,7 @@ class TestWithoutAListener:
         assert network.forms() == []
 
     @pytest.mark.parametrize("handler", ["redirect_handler", "callback_handler"])
-    async def test_nobody_is_waited_for_longer_than_the_login_timeout(self, handler: str) -> None:
+    async def test_a_login_waits_no_longer_than_the_login_timeout(self, handler: str) -> None:
         async def never(request: MCPLoginRequest) -> str:
             await asyncio.Event().wait()
             return ""
@@ -144,7 +144,7 @@ class TestWithoutAListener:
             async with asyncio.timeout(LIMIT):
                 await network.use(network.person(**{handler: never}, login_timeout=0.05))
 
-    async def test_a_function_that_waits_for_a_person_holds_up_nobody_else(self) -> None:
+    async def test_a_function_that_waits_for_a_person_does_not_block_others(self) -> None:
         network, is_asked, may_answer = TokenNetwork(), asyncio.Event(), threading.Event()
         loop = asyncio.get_running_loop()
 
@@ -163,7 +163,7 @@ class TestWithoutAListener:
         (["client_secret_post"], False),
         (["client_secret_post", "client_secret_basic"], True),
     )
-    async def test_a_secret_is_sent_as_the_server_takes_it(self, methods, is_basic):
+    async def test_a_client_secret_is_sent_in_the_way_that_the_server_supports(self, methods, is_basic):
         network = TokenNetwork()
         network.metadata["token_endpoint_auth_methods_supported"] = methods
         own = {"client_id": "given", "client_secret": Secret.from_token("the+secret/:")}
@@ -173,7 +173,7 @@ class TestWithoutAListener:
         assert form.get("client_secret") == (None if is_basic else "the+secret/:")
 
 
-async def test_a_port_of_the_configuration_that_is_taken_fails_the_login(network: TokenNetwork) -> None:
+async def test_the_login_fails_if_the_configured_port_is_taken(network: TokenNetwork) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         uri = f"http://127.0.0.1:{taken.getsockname()[1]}/callback"
         with pytest.raises(MCPAuthorizationError, match="the port of the `redirect_uri` cannot be listened on"):
@@ -182,7 +182,9 @@ async def test_a_port_of_the_configuration_that_is_taken_fails_the_login(network
 
 
 @rows("opens", True, False)
-async def test_the_browser_of_this_machine_shows_the_page(opens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_login_page_opens_in_the_browser_of_this_machine(
+    opens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     network, is_closed, opened = TokenNetwork(), threading.Event(), []
 
     def open_page(url: str) -> bool:
@@ -191,7 +193,7 @@ async def test_the_browser_of_this_machine_shows_the_page(opens: bool, monkeypat
             query = parse_qs(urlsplit(url).query)
             page = httpx2.get(query["redirect_uri"][0], params={"code": "the-code", "state": query["state"][0]})
             assert "You can close this page." in page.text
-            is_closed.wait(LIMIT)  # as of programs in `BROWSER`
+            is_closed.wait(LIMIT)  # like programs in `BROWSER`
         return opens
 
     monkeypatch.setenv("BROWSER", "a-browser")
@@ -208,7 +210,7 @@ async def test_the_browser_of_this_machine_shows_the_page(opens: bool, monkeypat
     assert url.startswith(f"{network.origin}/authorize?")
 
 
-async def test_a_refusal_without_a_state_is_told_as_one(network: TokenNetwork) -> None:
+async def test_a_refusal_without_a_state_is_reported_as_a_refusal(network: TokenNetwork) -> None:
     async def refuse(request: MCPLoginRequest) -> None:
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(request.redirect_uri, params={"error": "access_denied"})

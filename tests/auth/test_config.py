@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What an `OAuthConfig` takes, refuses, shows and stores; and what files of mcp-haystack 2.1 become.
+What an `OAuthConfig` accepts, refuses, shows and stores, and how files of mcp-haystack 2.1 are loaded.
 """
 
 import traceback
@@ -39,7 +39,7 @@ def bearer() -> httpx2.Auth:
     raise NotImplementedError
 
 
-# As mcp-haystack 2.1.1 wrote it.
+# Written by mcp-haystack 2.1.1.
 OLD = """
 type: haystack_integrations.tools.mcp.mcp_toolset.MCPToolset
 data:
@@ -109,7 +109,7 @@ def test_a_configuration_survives_yaml(config: OAuthConfig, monkeypatch: pytest.
     assert loaded.oauth_config._client_digest() == config._client_digest()
 
 
-def test_a_stored_configuration_with_an_unknown_parameter_is_refused_and_says_which_may_be_meant() -> None:
+def test_an_unknown_parameter_in_a_stored_configuration_is_refused_with_the_closest_name() -> None:
     with pytest.raises(ValueError, match=r"has no parameter 'scope'\. Did you mean `scopes`"):
         OAuthConfig.from_dict({"scope": "a"})
     assert OAuthConfig.from_dict({"dpop": None, "login_timeout": None}).login_timeout is None  # not wanted
@@ -123,7 +123,7 @@ def test_equal_configurations_share_a_connection() -> None:
     assert one == other != another
 
 
-def test_what_is_kept_in_memory_is_not_stored() -> None:
+def test_a_token_storage_in_memory_is_not_stored() -> None:
     assert OAuthConfig(token_storage=InMemoryTokenStorage()).to_dict() == {"grant_type": "authorization_code"}
 
 
@@ -161,7 +161,7 @@ def test_a_configuration_shows_no_secret() -> None:
         "'private_key_jwt' needs either a `private_key` or an `assertion_provider`",
     ),
 )
-def test_a_wrong_configuration_is_refused_and_says_why(options: dict[str, Any], message: str) -> None:
+def test_an_invalid_configuration_is_refused_with_the_reason(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         OAuthConfig(**options)
     assert message in str(caught.value)

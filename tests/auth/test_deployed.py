@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Authorization servers as they are deployed, which the specifications do not describe in everything.
+Authorization servers as they are deployed, which differ from the specifications.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from tests.support.waiting import LIMIT
 @pytest.fixture(autouse=True)
 def no_lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Nobody asks the network of the machine for these hosts.
+    Prevents DNS lookups of these hosts.
     """
 
     async def unknown(host: str) -> list[Any]:
@@ -45,7 +45,7 @@ PERSON = {"grant_type": "authorization_code", "client_id": "me", "client_secret"
 SERVICE = {"client_id": "me", "client_secret": SECRET}
 REGISTERED = frozenset({"client_name", "redirect_uris", "grant_types", "response_types", "application_type"})
 
-# Metadata of OpenID Connect only, within a tenant; the resource is in the scopes, and nowhere else.
+# It has only OpenID Connect metadata, per tenant. The resource is only in the scopes.
 ENTRA = {
     "issuer": "https://login.microsoft.test/7/v2.0",
     "at": "/7/v2.0/.well-known/openid-configuration",
@@ -54,7 +54,7 @@ ENTRA = {
     "given": {"ext_expires_in": 3600, "expires_in": "3599"},
     "refused": frozenset({"resource"}),
 }
-# The slash is in the issuer, and not where the MCP server names it.
+# The issuer ends with a slash, which the MCP server omits.
 AUTH0 = {
     "issuer": "https://tenant.auth0.test/",
     "advertised": "https://tenant.auth0.test",
@@ -62,7 +62,7 @@ AUTH0 = {
     "metadata": {"authorization_response_iss_parameter_supported": True},
     "registration": REGISTERED | {"scope"},
 }
-# A gateway that issues tokens to services: numbers are texts, and the type is its own.
+# A gateway that issues tokens to services. It writes numbers as strings, and has its own token type.
 APIGEE = {
     "issuer": "https://api.apigee.test/oauth",
     "advertised": None,
@@ -82,7 +82,7 @@ APIGEE = {
     ],
     ids=["entra", "auth0", "apigee"],
 )
-async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, again):
+async def test_tokens_are_obtained_and_renewed_once(vendor, options, scope, again):
     server = DeployedServer(**vendor)
     auth = server.login(**options)
     for _ in range(3):
@@ -93,14 +93,14 @@ async def test_tokens_are_had_and_renewed_once_each(vendor, options, scope, agai
     server.valid.clear()
     for _ in range(2):
         assert (await server.use(auth)).text == "welcome"
-    # Without a resource, the scope says what the token is for.
+    # Without a resource, the scope names the target of the token.
     is_kept = again == "refresh_token" and "resource" not in options
     assert server.asked_for[len(first)].get("scope") == (None if is_kept else scope)
     renewed = server.kinds()[len(first) :]
     assert renewed == [again]
 
 
-async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guessed() -> None:
+async def test_a_server_that_registers_no_clients_is_an_error_and_nothing_is_guessed() -> None:
     server = DeployedServer()
     with pytest.raises(MCPAuthorizationError) as caught:
         await server.use(server.login())
@@ -118,10 +118,10 @@ async def test_a_server_that_registers_no_clients_is_named_and_nothing_is_guesse
     ],
 )
 @pytest.mark.parametrize("options", [PERSON, SERVICE], ids=["person", "service"])
-async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(said, options):
+async def test_a_new_token_is_used_until_it_is_refused_whatever_its_type_and_lifetime(said, options):
     server = DeployedServer(given=said)
     storage = InMemoryTokenStorage()
-    for _ in range(2):  # the second one has the tokens of the storage
+    for _ in range(2):  # the second login gets its tokens from the storage
         auth = server.login(**options, token_storage=storage)
         answers = await asyncio.gather(*(server.use(auth) for _ in range(5)))
         assert {answer.text for answer in answers} == {"welcome"}
@@ -129,19 +129,19 @@ async def test_a_new_token_is_used_until_it_is_refused_whatever_is_said_of_it(sa
 
 
 @rows("options", PERSON, SERVICE)
-async def test_a_token_that_is_over_at_once_is_used_once_at_least(options, monkeypatch):
+async def test_a_token_that_expires_at_once_is_used_at_least_once(options, monkeypatch):
     server = DeployedServer(given={"expires_in": 1, "refresh_token": "absent"})
     auth = server.login(**options)
     monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + 60))
     for _ in range(2):
         answers = await asyncio.gather(*(server.use(auth) for _ in range(20)))
         assert {answer.text for answer in answers} == {"welcome"}
-    # Nobody logs in again for a token that may be good still.
+    # No new login is needed for a token that may still be valid.
     assert server.kinds() == (["login", "authorization_code"] if options is PERSON else ["client_credentials"] * 2)
 
 
 @rows("options", PERSON, SERVICE)
-async def test_a_server_that_refuses_new_tokens_is_told_and_a_request_logs_in_and_refreshes_once(options):
+async def test_refused_new_tokens_are_reported_and_a_request_logs_in_and_refreshes_only_once(options):
     server = DeployedServer()
     auth = server.login(**options)
     assert (await server.use(auth)).text == "welcome"
@@ -169,12 +169,12 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
 
     tokens = {"access_token": "over", "refresh_token": "again"}
     await storage.save(auth.holder_of(None).key, {"tokens": tokens, "expires_at": 1})
-    # The call waits for the refresh of the stream, and logs in by itself if that was refused.
+    # The call waits for the stream's refresh, and logs in itself if that was refused.
     assert await asyncio.gather(ask("GET"), ask("POST")) == [401 if refused else 200, 200]
     expected = ["refresh_token", "login", "authorization_code"] if refused else ["refresh_token"]
     assert server.kinds() == expected
     server.valid.clear()
-    assert await ask("POST") == 200  # after a challenge, which is remembered
+    assert await ask("POST") == 200  # after a challenge, which is cached
     assert server.kinds() == expected * 2
     assert await auth.log_out(None) is True
     assert await ask("GET") == 401
@@ -192,7 +192,7 @@ def test_only_issuers_of_an_origin_may_differ_by_a_slash(other: str, is_same: bo
     assert not same_issuer("https://as.test/a", "https://as.test/a/")
 
 
-async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells_it() -> None:
+async def test_the_audience_of_an_assertion_is_spelled_as_in_the_metadata() -> None:
     audiences: list[str] = []
     server = DeployedServer("https://as.test/", advertised="https://as.test")
     config = {"grant_type": "jwt_bearer", "issuer": "https://as.test"}
@@ -208,7 +208,7 @@ async def test_an_assertion_is_for_the_issuer_as_the_authorization_server_spells
     (', scope = "c"', [], None),
     ("", ["x", "y"], "x y"),
 )
-async def test_only_scopes_that_somebody_wants_are_asked_for(challenge, scopes, expected):
+async def test_only_demanded_or_configured_scopes_are_requested(challenge, scopes, expected):
     metadata = {"scopes_supported": ["a", "b", "c", "sudo"]}
     server = DeployedServer(scopes=["a", "b"], metadata=metadata, registration=REGISTERED | {"scope"})
     header = {"WWW-Authenticate": f'Bearer error_description="Not of scope=z"{challenge}'}
@@ -231,7 +231,7 @@ async def test_a_registration_may_have_odd_members(members: dict[str, Any]) -> N
 
 
 @rows("refusal", httpx2.Response(403, text="not you"), httpx2.Response(201, json={"id": "x"}))
-async def test_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
+async def test_the_error_of_a_refused_registration_says_what_to_do(refusal: httpx2.Response) -> None:
     network = TokenNetwork()
     network.answers["/register"] = [refusal]
     with pytest.raises(MCPAuthorizationError, match=r"Registration failed: .*pass its `client_id`"):
@@ -249,7 +249,7 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
     assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
-async def test_a_refresh_whose_caller_gives_up_is_finished_and_its_token_is_used() -> None:
+async def test_a_refresh_is_finished_and_its_token_used_although_its_caller_gave_up() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     network.token["refresh_token"] = "second"
     auth = network.person(client_id="me", token_storage=storage)
@@ -268,7 +268,7 @@ async def test_a_refresh_whose_caller_gives_up_is_finished_and_its_token_is_used
 
 
 @pytest.mark.parametrize("iss", [{}, {"iss": "https://login.microsoft.test/7-2-c/v2.0"}])
-async def test_metadata_of_all_tenants_are_those_of_each(iss: dict[str, str]) -> None:
+async def test_metadata_for_all_tenants_are_accepted_for_each_tenant(iss: dict[str, str]) -> None:
     server = DeployedServer(
         "https://login.microsoft.test/{tenantid}/v2.0",
         advertised="https://login.microsoft.test/common/v2.0",
@@ -327,7 +327,7 @@ async def test_a_client_without_a_secret_registers_as_one_where_the_server_takes
         ("[" * 100_000, "without a token"),
     ],
 )
-async def test_a_token_where_nobody_expects_it_is_not_quoted(answer: Any, said: str) -> None:
+async def test_a_token_in_an_unexpected_place_is_not_quoted(answer: Any, said: str) -> None:
     network = TokenNetwork()
     body = answer if isinstance(answer, str) else json.dumps(answer)
     network.answers["/token"] = [httpx2.Response(200, text=body)]
@@ -343,7 +343,7 @@ NOT_FOUND = {"/.well-known/oauth-protected-resource": httpx2.Response(404), OIDC
 
 
 @rows("odd", "a mark", "a text", "an object", "a redirect")
-async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
+async def test_odd_metadata_are_still_read(odd: str) -> None:
     network = TokenNetwork()
     body = json.dumps(network.metadata).encode()
     if odd == "a mark":
@@ -358,7 +358,7 @@ async def test_odd_metadata_are_read_nevertheless(odd: str) -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://{host}", "http://localhost:8000"])
-async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(origin: str) -> None:
+async def test_metadata_are_read_at_the_servers_url_if_it_names_a_wrong_address(origin: str) -> None:
     network = TokenNetwork()
     url = origin.format(host=urlsplit(network.url).netloc) + RESOURCE
     header = {"WWW-Authenticate": f'Bearer resource_metadata="{url}"'}
@@ -397,7 +397,7 @@ async def test_a_server_that_does_not_know_its_own_address_is_asked_where_it_is(
         ),
     ],
 )
-async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_nothing_is_guessed(answers, wrong):
+async def test_unusable_metadata_are_reported_with_the_fault_and_nothing_is_guessed(answers, wrong):
     network = TokenNetwork()
     network.answers = {path: [answer] for path, answer in {**NOT_FOUND, **answers}.items()}
     with pytest.raises(MCPAuthorizationError) as caught:
@@ -407,7 +407,7 @@ async def test_metadata_that_cannot_be_used_are_named_with_what_is_wrong_and_not
 
 
 async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -> None:
-    network = TokenNetwork()  # which answers at all hosts
+    network = TokenNetwork()  # it answers for all hosts
     network.answers = {path: [httpx2.Response(404)] for path in (RESOURCE, RESOURCE.removesuffix("/mcp"))}
     network.metadata["issuer"] = "https://as.test"
     assert (await network.use(network.auth(**SERVICE))).text == "welcome"
@@ -416,7 +416,7 @@ async def test_metadata_of_another_issuer_at_the_mcp_server_lead_to_that_one() -
 
 
 @rows("resource", httpx2.Response(503), httpx2.Response(200, json={}))
-async def test_a_configured_issuer_suffices(resource: httpx2.Response) -> None:
+async def test_a_configured_issuer_is_enough_without_metadata_of_the_mcp_server(resource: httpx2.Response) -> None:
     network = TokenNetwork()
     network.metadata |= {"authorization_endpoint": None, "response_types_supported": None}
     network.answers = {RESOURCE: [resource], "/.well-known/oauth-protected-resource": [resource]}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Grants that need no person: what is sent for a token, and what is said if there is none.
+Grants without a person: the token requests, and the errors if no token is issued.
 """
 
 from typing import Any
@@ -44,7 +44,7 @@ async def failure(network: TokenNetwork, **options: Any) -> str:
 @pytest.mark.parametrize(
     ("key", "expected"), [(RSA, "RS256"), (P256, "ES256"), (ED, "EdDSA")], ids=["rsa", "p-256", "ed25519"]
 )
-async def test_a_key_signs_with_what_it_is_made_for(network, key, expected):
+async def test_a_key_signs_with_the_algorithm_of_its_type(network, key, expected):
     auth = network.auth(client_id="me", private_key=pem_of(key), key_id="7")
     assert (await network.use(auth)).text == "welcome"
     token = network.forms()[0]["client_assertion"]
@@ -62,7 +62,7 @@ async def test_a_key_signs_with_what_it_is_made_for(network, key, expected):
         (pem_of(ED), "RS256", "the `private_key` cannot sign with RS256"),
     ],
 )
-async def test_a_key_that_cannot_sign_is_named_and_not_quoted(network, key, algorithm, message):
+async def test_the_error_for_a_key_that_cannot_sign_does_not_quote_it(network, key, algorithm, message):
     text = await failure(network, client_id="me", private_key=key, signing_algorithm=algorithm)
     assert message in text
     assert str(key.resolve_value() or "-----BEGIN")[:40] not in text
@@ -93,14 +93,16 @@ def fails(request: MCPAssertionRequest) -> str:
         (lambda _: None, "`assertion_provider` must return a string that is not empty, got NoneType"),
     ],
 )
-async def test_a_provider_of_assertions_that_fails_is_named(network: TokenNetwork, source: Any, message: str) -> None:
+async def test_the_error_names_an_assertion_provider_that_fails(
+    network: TokenNetwork, source: Any, message: str
+) -> None:
     text = await failure(network, grant_type="jwt_bearer", assertion_provider=source)
     assert message in text
     assert "s3cret" not in text
     assert network.forms() == []
 
 
-async def test_a_workload_needs_metadata_to_know_for_whom_its_assertion_is(network: TokenNetwork) -> None:
+async def test_a_workload_needs_metadata_for_the_audience_of_its_assertion(network: TokenNetwork) -> None:
     auth = network.auth(grant_type="jwt_bearer", assertion_provider=Secret.from_token("proof"))
     for path in ("protected-resource/mcp", "protected-resource", "authorization-server"):
         network.answers[f"/.well-known/oauth-{path}"] = [httpx2.Response(404)]
@@ -122,7 +124,7 @@ def exchange(network: TokenNetwork, **options: Any) -> dict[str, Any]:
     }
 
 
-async def test_an_id_token_becomes_an_id_jag_for_the_scopes_that_the_server_demands_and_that_a_token(network):
+async def test_an_id_token_is_exchanged_for_an_id_jag_with_the_demanded_scopes_and_that_for_a_token(network):
     step_up = 'Bearer error="insufficient_scope", scope="write"'
     network.answers["/mcp"] = [
         httpx2.Response(401, headers={"WWW-Authenticate": 'Bearer scope="read"'}),
@@ -152,7 +154,7 @@ async def test_an_id_token_becomes_an_id_jag_for_the_scopes_that_the_server_dema
         "gave a token of the type 'a-bearer' in place of an ID-JAG",
     ),
 )
-async def test_an_identity_provider_that_gives_no_id_jag_is_quoted(answer, message):
+async def test_the_error_quotes_an_identity_provider_that_issues_no_id_jag(answer, message):
     network = TokenNetwork()
     network.answers["/idp"] = [answer]
     text = await failure(network, **exchange(network))
@@ -174,7 +176,7 @@ def grants(network: TokenNetwork) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("resource", [None, False, "api://the-server"])
 @pytest.mark.parametrize("grant", grants(TokenNetwork()))
-async def test_every_grant_and_refresh_says_what_its_tokens_are_for(network, grant, resource):
+async def test_every_grant_and_refresh_names_the_resource_of_its_tokens(network, grant, resource):
     network.token["refresh_token"] = "again"
     make = network.person if grant == "authorization_code" else network.auth
     auth = make(**grants(network)[grant], resource=resource)
@@ -190,7 +192,7 @@ async def test_every_grant_and_refresh_says_what_its_tokens_are_for(network, gra
     assert all(("client_assertion" in form) is (grant == "private_key_jwt") for form in network.forms())
 
 
-async def test_the_metadata_of_a_server_may_be_those_of_the_configured_resource(network: TokenNetwork) -> None:
+async def test_the_metadata_of_a_server_may_name_the_configured_resource(network: TokenNetwork) -> None:
     metadata = {"resource": "api://the-server", "authorization_servers": [network.origin]}
     network.answers["/.well-known/oauth-protected-resource/mcp"] = [httpx2.Response(200, json=metadata)]
     text = await failure(network, **SERVICE)
@@ -199,7 +201,7 @@ async def test_the_metadata_of_a_server_may_be_those_of_the_configured_resource(
     assert (await network.use(auth)).text == "welcome"
 
 
-async def test_behind_a_redirect_a_refused_token_is_renewed_as_everywhere(network: TokenNetwork) -> None:
+async def test_a_refused_token_is_also_renewed_behind_a_redirect(network: TokenNetwork) -> None:
     network.answers["/mcp"] = [httpx2.Response(307, headers={"location": "/mcp/"})]
     network.answers["/mcp/"] = [httpx2.Response(status) for status in (401, 200, 401, 200)]
     sender = HttpSender(httpx2.MockTransport(network), headers={}, timeout={}, auth=network.auth(**SERVICE))
@@ -211,12 +213,12 @@ async def test_behind_a_redirect_a_refused_token_is_renewed_as_everywhere(networ
 class TestProofsOfPossession:
     def proof(self, request: httpx2.Request) -> tuple[str, str | None]:
         """
-        The key of a proof, and its nonce; the conformance suite looks at the rest.
+        Return the key and the nonce of a proof; the conformance suite checks the rest.
         """
         header = jwt.get_unverified_header(request.headers["dpop"])
         return header["jwk"]["x"], jwt.decode(request.headers["dpop"], jwt.PyJWK(header["jwk"])).get("nonce")
 
-    async def test_logins_refreshes_and_calls_prove_one_key_which_is_kept_with_the_tokens(self, network, tmp_path):
+    async def test_logins_refreshes_and_calls_prove_the_same_key_which_is_kept_with_the_tokens(self, network, tmp_path):
         network.token = {**network.token, "token_type": "DPoP", "refresh_token": "again"}
         for _ in range(2):
             auth = network.person(client_id="me", dpop=True, token_storage=FileTokenStorage(str(tmp_path)))
@@ -226,7 +228,7 @@ class TestProofsOfPossession:
         keys = [self.proof(request)[0] for request in network.requests if "dpop" in request.headers]
         assert (len(keys), len(set(keys))) == (5, 1)
 
-    async def test_a_nonce_that_changes_later_is_taken_up(self, network: TokenNetwork) -> None:
+    async def test_a_changed_nonce_is_used(self, network: TokenNetwork) -> None:
         network.token["token_type"] = "DPoP"
         auth = network.auth(**SERVICE, dpop=True)
         assert (await network.use(auth)).text == "welcome"
@@ -236,7 +238,7 @@ class TestProofsOfPossession:
         assert len(network.forms()) == 1
         assert self.proof(network.requests[-1])[1] == "new"
 
-    async def test_an_authorization_server_that_wants_a_nonce_gets_no_assertion_twice(self, network):
+    async def test_no_assertion_is_sent_twice_to_an_authorization_server_that_wants_a_nonce(self, network):
         refusal = httpx2.Response(400, json={"error": "use_dpop_nonce"}, headers={"dpop-nonce": "new"})
         network.answers["/token"] = [refusal, httpx2.Response(200, json={**network.token, "token_type": "DPoP"})]
         assert (await network.use(network.auth(client_id="me", private_key=pem_of(P256), dpop=True))).text == "welcome"

@@ -57,13 +57,13 @@ def test_a_service_finds_the_tokens_of_a_login(server: OAuthServer, tmp_path: Pa
     assert server.count["authorizations"] == 2
 
 
-def test_tokens_without_a_storage_are_those_of_the_process(server: OAuthServer) -> None:
+def test_tokens_without_a_storage_are_shared_in_the_process(server: OAuthServer) -> None:
     login(StreamableHttpServerInfo(server.url, oauth_config=OAuthConfig(redirect_handler=allow)))
     with MCPConnection(StreamableHttpServerInfo(server.url, auth="oauth")) as connection:
         assert said(connection) == "alice"
 
 
-def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
+def test_the_error_of_a_failed_login_says_where_and_why(server: OAuthServer) -> None:
     with pytest.raises(MCPAuthorizationError, match=r"Failed to log in at streamable HTTP server at .*: authorization"):
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
     with pytest.raises(ValueError, match="does not use OAuth"):
@@ -75,7 +75,7 @@ def test_a_login_that_fails_says_where_and_why(server: OAuthServer) -> None:
         login(StreamableHttpServerInfo(server.url, auth="oauth"))
 
 
-async def test_a_login_where_there_is_no_oauth_says_what_else_there_is() -> None:
+async def test_the_error_of_a_login_without_oauth_names_the_alternatives() -> None:
     network = TokenNetwork()
     auth = network.person()
     auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(404)))
@@ -85,7 +85,7 @@ async def test_a_login_where_there_is_no_oauth_says_what_else_there_is() -> None
         await network.use(auth)
 
 
-def test_a_logout_forgets_the_tokens_of_one_user_and_has_them_revoked(tmp_path: Path) -> None:
+def test_a_logout_deletes_and_revokes_the_tokens_of_one_user(tmp_path: Path) -> None:
     storage = FileTokenStorage(str(tmp_path))
     with OAuthServer(revokes=True) as server:
         here = info(server, token_storage=storage)
@@ -102,10 +102,10 @@ def test_a_logout_forgets_the_tokens_of_one_user_and_has_them_revoked(tmp_path: 
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_a_logout_needs_no_authorization_server(server: OAuthServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_logout_works_without_the_authorization_server(server: OAuthServer, caplog: pytest.LogCaptureFixture) -> None:
     here = info(server)
     login(here)
-    assert logout(here) is True  # it knows no way to revoke tokens
+    assert logout(here) is True  # the server cannot revoke tokens
     assert "revoke" not in caplog.text
     with OAuthServer(revokes=True) as other:
         there = info(other)
@@ -133,7 +133,7 @@ async def test_tokens_are_revoked_by_the_client_that_got_them(by: str) -> None:
         assert {form["client_assertion"] for form in network.forms("/revoke")} == {"the-secret"}
 
 
-async def test_a_logout_waits_for_a_refresh_that_is_under_way_and_revokes_what_it_gets() -> None:
+async def test_a_logout_waits_for_a_running_refresh_and_revokes_its_tokens() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(client_id="me", grant_type="authorization_code", token_storage=storage)
     key = auth.holder_of(None).key

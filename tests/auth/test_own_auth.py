@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Authentication that users bring: an `httpx2.Auth`, a token source of Haystack, a subclass of `OAuthConfig`.
+Custom authentication: an `httpx2.Auth`, a token source of Haystack, or a subclass of `OAuthConfig`.
 """
 
 from collections.abc import AsyncGenerator, Iterator
@@ -29,7 +29,7 @@ from tests.support.rows import rows
 
 class Numbered(httpx2.Auth):
     """
-    Counts requests; fails if told to.
+    Counts requests; fails if the test sets `failure`.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ def seen(connection: MCPConnection) -> str:
 
 
 @pytest.mark.parametrize("auth", [the_one, "tests.auth.test_own_auth:the_one", "tests.auth.test_own_auth:Numbered"])
-def test_any_auth_of_the_http_client_goes(server: IdentityServer, auth: Any) -> None:
+def test_any_auth_of_the_http_client_works(server: IdentityServer, auth: Any) -> None:
     with MCPConnection(StreamableHttpServerInfo(server.url, auth=auth)) as connection:
         assert seen(connection).startswith("Numbered ")
         with mcp_request_context(token="of-a-caller"):
@@ -122,18 +122,20 @@ def test_an_auth_that_fails_fails_the_call_at_once(server: IdentityServer) -> No
     ("builtins:dict", "`auth` must give an httpx2.Auth, it gave dict"),
     ("tests.auth.test_own_auth:missing", "there is no 'missing' in the module"),
 )
-def test_an_auth_that_is_none_fails_the_connect_and_says_so(server: IdentityServer, auth: str, message: str) -> None:
+def test_an_invalid_auth_fails_the_connect_with_the_reason(server: IdentityServer, auth: str, message: str) -> None:
     with pytest.raises(MCPAuthorizationError) as caught:
         MCPConnection(StreamableHttpServerInfo(server.url, auth=auth)).open()
     assert message in str(caught.value)
 
 
-def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> None:
+def test_a_token_source_is_called_before_each_request(server: IdentityServer) -> None:
     source = Source()
     for token in ("a-sync-token", "Bearer a-sync-token"):
         with MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource(token))) as connection:
             assert seen(connection) == "Bearer a-sync-token"
-            with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):  # and not for the token
+            with pytest.raises(
+                MCPInvocationError, match=r"no access for \*\*\*"
+            ):  # the server refuses the call, not the token
                 connection.call_tool("leak")
     with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
         first, second = seen(connection), seen(connection)
@@ -142,7 +144,7 @@ def test_a_token_source_is_asked_before_each_request(server: IdentityServer) -> 
     assert server.anonymous == 0
 
 
-def test_a_token_source_that_fails_sends_nothing_and_quotes_nothing(server: IdentityServer) -> None:
+def test_nothing_is_sent_or_quoted_if_a_token_source_fails(server: IdentityServer) -> None:
     source = Source()
     with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
         source.failure = ValueError("refresh token rt-123456 is invalid")
@@ -166,7 +168,7 @@ def test_a_token_source_survives_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "source" not in repr(info)
 
 
-def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServer) -> None:
+def test_a_subclass_may_create_its_own_auth_as_in_2_1(server: IdentityServer) -> None:
     class Own(OAuthConfig):
         def create_auth(self, server_url: str) -> httpx2.Auth:
             assert server_url == server.url
@@ -177,7 +179,7 @@ def test_a_subclass_may_create_an_auth_of_its_own_as_in_2_1(server: IdentityServ
 
 
 @rows(("parameter", "value"), ("auth", the_one), ("token", SyncSource("a-sync-token")))
-def test_credentials_that_a_server_does_not_take_are_named(parameter: str, value: Any) -> None:
+def test_the_error_names_credentials_that_a_server_does_not_accept(parameter: str, value: Any) -> None:
     with OAuthServer() as server:
         info = StreamableHttpServerInfo(server.url, negotiation="handshake", **{parameter: value})
         with pytest.raises(MCPConnectionError) as caught:

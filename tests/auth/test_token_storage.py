@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Where tokens are kept, who shares them, and how they are renewed.
+Where tokens are stored, which users share them, and how they are renewed.
 """
 
 import json
@@ -63,7 +63,7 @@ def storage_of(kind: str, folder: Path) -> MCPTokenStorage:
 
 def let_tokens_expire(server: OAuthServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """
-    Have the tokens expire that were issued so far, and not those that are issued from now on.
+    Let the tokens expire that were issued so far, but not those that are issued from now on.
     """
     server.lifetime *= 4
     monkeypatch.setattr(token_storage, "time", SimpleNamespace(time=lambda: time.time() + server.lifetime / 2))
@@ -78,12 +78,12 @@ def test_tokens_outlive_a_connection_and_are_refreshed_without_a_person(kind, se
     let_tokens_expire(server, monkeypatch)
     with MCPConnection(info(server, token_storage=storage, redirect_handler=None)) as connection:
         assert said(connection) == "alice"
-        server.provider.access.clear()  # revoked early
+        server.provider.access.clear()  # the server revokes it early
         assert said(connection) == "alice"
     assert (server.count["refreshes"], server.count["authorizations"]) == (2, 1)
 
 
-def test_ten_users_share_a_process_and_no_token(server: OAuthServer) -> None:
+def test_ten_users_share_a_process_but_no_tokens(server: OAuthServer) -> None:
     users = [f"user-{number}" for number in range(10)]
 
     def calls(connection: MCPConnection, user: str) -> list[str]:
@@ -100,12 +100,12 @@ def test_ten_users_share_a_process_and_no_token(server: OAuthServer) -> None:
     assert [server.count[f"tokens of {user}"] for user in users] == [2] * 10
 
 
-def test_a_hundred_calls_with_an_expired_token_refresh_it_once_and_a_refused_refresh_asks_again(server, monkeypatch):
+def test_a_hundred_calls_refresh_an_expired_token_once_and_a_refused_refresh_leads_to_a_new_login(server, monkeypatch):
     server.refresh_takes = 0.5
     with MCPConnection(info(server)) as connection:
         assert said(connection) == "alice"
         let_tokens_expire(server, monkeypatch)
-        # They do not wait for each other, which would take longer than is waited for them.
+        # The calls do not wait for each other, which would take longer than the timeout.
         answers = together([lambda: said(connection, seconds=1.0)] * 100)
         assert {future.result(60) for future in answers} == {"alice"}
         assert (server.count["refreshes"], server.count["authorizations"]) == (1, 1)
@@ -140,7 +140,7 @@ with ExitStack() as stack:
 """
 
 
-def test_two_processes_with_one_storage_refresh_once(server: OAuthServer, tmp_path: Path) -> None:
+def test_two_processes_with_the_same_storage_refresh_once(server: OAuthServer, tmp_path: Path) -> None:
     users = []
     for kind in KINDS_OF_FILES:
         own = info(server, token_storage=storage_of(kind, tmp_path / kind))
@@ -170,7 +170,7 @@ def test_two_processes_with_one_storage_refresh_once(server: OAuthServer, tmp_pa
     assert sorted(server.calls) == sorted([(user, user) for user in users] * 2)
 
 
-def test_files_with_tokens_are_for_their_owner_only_and_one_that_is_damaged_is_named(server, tmp_path):
+def test_only_the_owner_can_read_token_files_and_damaged_files_are_named(server, tmp_path):
     folder = tmp_path / "tokens"
     storage = FileTokenStorage(str(folder))
     login(info(server, token_storage=storage))
@@ -191,10 +191,10 @@ RECORD = {"tokens": {"access_token": "t", "token_type": "Bearer"}, "serial": "1"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_storage_keeps_each_users_record_apart_until_it_is_deleted(kind: str, tmp_path: Path) -> None:
+async def test_a_storage_keeps_the_records_of_users_apart_until_they_are_deleted(kind: str, tmp_path: Path) -> None:
     storage = storage_of(kind, tmp_path / "tokens")
     assert await storage.load(KEY) is None
-    await storage.delete(KEY)  # there is none
+    await storage.delete(KEY)  # nothing is stored yet
     await storage.save(KEY, RECORD)
     await storage.save(USERS_KEY, {"serial": "2"})
     given = await storage.load(KEY)
@@ -208,7 +208,7 @@ async def test_a_storage_keeps_each_users_record_apart_until_it_is_deleted(kind:
 @dataclass(slots=True)
 class SDKStorage:
     """
-    A storage of the MCP SDK's protocol: one without a hash, to which there are no weak references.
+    A storage of the MCP SDK's protocol that supports neither hashing nor weak references.
     """
 
     kept: dict[str, Any] = field(default_factory=dict)
@@ -226,10 +226,10 @@ class SDKStorage:
         self.kept["client"] = client_info
 
 
-async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetwork) -> None:
+async def test_a_storage_of_the_sdk_is_for_one_server_and_one_user(network: TokenNetwork) -> None:
     storage, other, another = SDKStorage(), TokenNetwork(), TokenNetwork()
     other.answers["/mcp"] = [httpx2.Response(404)]
-    # Of a mistyped URL, nothing is kept.
+    # Nothing is stored for a mistyped URL.
     assert (await other.use(other.person(token_storage=storage))).status_code == 404
     for _ in range(2):
         assert (await network.use(network.person(token_storage=storage))).text == "welcome"
@@ -247,7 +247,7 @@ async def test_a_storage_of_the_sdk_has_one_place_and_says_so(network: TokenNetw
         await network.person(token_storage=storage).log_out(None)
 
 
-async def test_a_client_of_a_storage_goes_to_its_issuer_only_and_one_of_a_program_is_used(network):
+async def test_a_stored_client_is_used_only_at_its_issuer_and_a_programs_client_at_any(network):
     known = {"client_id": "mine", "redirect_uris": [BACK]}
     registered = OAuthClientInformationFull(**known, client_secret="a-secret", issuer="https://old.example.com")
     tokens = OAuthToken(access_token="over", refresh_token="of-the-old-issuer")
@@ -260,7 +260,7 @@ async def test_a_client_of_a_storage_goes_to_its_issuer_only_and_one_of_a_progra
         assert [(form["grant_type"], form["client_id"]) for form in network.forms()] == [expected]
 
 
-async def test_a_bound_token_of_a_storage_that_keeps_no_keys_is_replaced(network: TokenNetwork) -> None:
+async def test_a_bound_token_is_replaced_if_its_storage_keeps_no_keys(network: TokenNetwork) -> None:
     network.token["token_type"] = "DPoP"
     storage = SDKStorage({"tokens": OAuthToken(access_token="the-access-token")})
     assert (await network.use(network.auth(**SERVICE, dpop=True, token_storage=storage))).text == "welcome"
@@ -288,7 +288,7 @@ class FullStorage(InMemoryTokenStorage):
         raise OSError("No space left on device")
 
 
-async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: Path) -> None:
+async def test_the_error_names_an_unusable_storage_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     network, folder = TokenNetwork(), tmp_path / "file" / "tokens"
     with pytest.raises(MCPAuthorizationError, match=rf"the token storage \(NotADirectoryError: .*{folder}"):
@@ -301,7 +301,7 @@ async def test_a_storage_that_cannot_be_used_is_named_with_the_reason(tmp_path: 
         await network.use(network.auth(**SERVICE, token_storage=FullStorage()))
 
 
-async def test_a_record_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch) -> None:
+async def test_a_failed_write_keeps_the_previous_record(tmp_path: Path, monkeypatch) -> None:
     storage = FileTokenStorage(str(tmp_path))
     await storage.save(KEY, RECORD)
     monkeypatch.setattr(os, "fsync", no_store)
@@ -316,20 +316,20 @@ def no_store(*_: Any) -> Any:
     raise OSError(msg)
 
 
-async def test_a_lock_of_a_process_that_died_ends() -> None:
+async def test_the_lock_of_a_dead_process_expires() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)
     place = {"key": f"{KEY.digest}.lock", "collection": token_storage._COLLECTION}
     await store.put(value={"owner": "dead", "until": time.time() - 1}, **place)
     async with storage.lock(KEY):
         assert (await store.get(**place))["owner"] != "dead"
-        # Held for too long: another process takes it over, and keeps it.
+        # The lock was held for too long, so another process takes it over and keeps it.
         await store.put(value={"owner": "other", "until": time.time() + 60}, **place)
     assert (await store.get(**place))["owner"] == "other"
 
 
 @rows("status", 400, 403, 503)
-async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: int) -> None:
+async def test_a_temporarily_failing_refresh_keeps_the_refresh_token(status: int) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
     key, tokens = auth.holder_of(None).key, {"access_token": "old", "refresh_token": "again"}
@@ -341,5 +341,5 @@ async def test_a_refresh_that_fails_for_a_while_keeps_the_refresh_token(status: 
     assert (await storage.load(key))["tokens"] == tokens
     assert (await network.use(auth)).text == "welcome"
     assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2
-    # The new token came without one.
+    # The new token came without a refresh token.
     assert (await storage.load(key))["tokens"]["refresh_token"] == "again"
