@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`call_budget`: how many calls of MCP tools there may be in a block, on both Haystack majors.
+`call_budget` limits the calls of MCP tools in a block, on both Haystack majors.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def test_calls_over_the_budget_are_not_sent_and_the_model_answers_in_words(tools
     assert "s3ntinel" not in caplog.text + traces.text
 
 
-async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(toolset):
+async def test_concurrent_runs_of_one_agent_have_separate_budgets(toolset):
     agent = Agent(chat_generator=CallsUntilRefused([call("echo", text="x"), say("final")]), tools=toolset)
 
     async def one() -> tuple[int, int, str]:
@@ -67,7 +67,7 @@ async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(toolset):
     assert len(inprocess.calls) == 9
 
 
-def test_a_tool_has_a_limit_of_its_own_and_others_are_not_counted(toolset):
+def test_a_tool_may_have_its_own_limit_and_other_tools_are_not_counted(toolset):
     with call_budget(max_calls_per_tool={"echo": 1}, max_calls=3) as budget:
         toolset["echo"].invoke(text="x")
         with pytest.raises(MCPCallRefusedError, match="the limit of 1 call of this tool is reached"):
@@ -78,7 +78,7 @@ def test_a_tool_has_a_limit_of_its_own_and_others_are_not_counted(toolset):
             with pytest.raises(MCPCallRefusedError, match="limit of 3 tool calls is reached"):
                 toolset["echo"].invoke(text="x")
     assert budget.calls_by_tool == {"echo": 1, "add": 2}
-    toolset["echo"].invoke(text="x")  # outside of the block
+    toolset["echo"].invoke(text="x")  # outside the block
 
 
 def test_calls_of_other_tools_are_not_counted(toolset):
@@ -94,7 +94,7 @@ def test_calls_of_other_tools_are_not_counted(toolset):
     (MCPSearchableToolset(MCPToolset(COUNTER)), "search_tools", {"tool_keywords": "add"}),
     (MCPResourceToolset(COUNTER), "list_resources", {}),
 )
-def test_tools_that_no_server_has_are_counted_if_they_are_named(tools, name, arguments):
+def test_tools_without_a_server_are_counted_if_they_are_named(tools, name, arguments):
     with tools:
         [tool] = [each for each in tools if each.name == name]
         with call_budget(max_calls=0):
@@ -106,7 +106,7 @@ def test_tools_that_no_server_has_are_counted_if_they_are_named(tools, name, arg
         assert (budget.calls, budget.refused) == (1, 1)
 
 
-def test_a_model_that_insists_can_be_stopped(toolset):
+def test_a_model_that_keeps_calling_can_be_stopped(toolset):
     agent = agent_of(toolset, *[call("echo", text="x")] * 20)
     with (
         call_budget(max_calls=1, max_refused_calls=2),
@@ -114,7 +114,7 @@ def test_a_model_that_insists_can_be_stopped(toolset):
     ):
         run(agent)
     error: BaseException | None = raised.value
-    while not isinstance(error, MCPBudgetExceededError):  # Haystack 2 wraps it
+    while not isinstance(error, MCPBudgetExceededError):  # Haystack 2 wraps the error
         assert error is not None
         error = error.__cause__ or error.__context__
     twin = pickle.loads(pickle.dumps(error))  # noqa: S301

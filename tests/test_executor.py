@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The executor by itself: how coroutines are run in its loop, from anywhere, and how it ends.
+The executor: it runs coroutines in its loop from any thread, and ends cleanly.
 """
 
 import asyncio
@@ -24,21 +24,21 @@ from tests.support.background import in_loop_of_its_own, in_thread, together
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
-# No test waits for this.
+# Seconds; no test waits this long.
 LONG = 1000.0
 
 
 @pytest.fixture
 def executor() -> Iterator[AsyncExecutor]:
     """
-    One that is not the singleton.
+    An executor that is not the singleton.
     """
     executor = AsyncExecutor()
     yield executor
     executor.shutdown()
 
 
-def test_names_for_which_no_dns_server_answers_hold_up_no_other(executor, monkeypatch):
+def test_names_for_which_no_dns_server_answers_do_not_delay_others(executor, monkeypatch):
     released = threading.Event()
 
     def look_up(host, *_args, **_options):
@@ -59,7 +59,7 @@ def test_names_for_which_no_dns_server_answers_hold_up_no_other(executor, monkey
 
 class Sleeper:
     """
-    Coroutines that say when they run, and when they were cancelled.
+    Coroutines that report when they run, and when they were cancelled.
     """
 
     def __init__(self) -> None:
@@ -79,11 +79,11 @@ async def fail(error: BaseException) -> None:
 
 
 class TestInstance:
-    def test_is_one_for_all_threads(self):
+    def test_the_executor_is_one_for_all_threads(self):
         futures = together([AsyncExecutor.get_instance] * 16)
         assert {future.result(timeout=LIMIT) for future in futures} == {AsyncExecutor.get_instance()}
 
-    def test_that_can_start_no_thread_is_an_error_with_the_cause(self, monkeypatch):
+    def test_an_executor_that_cannot_start_a_thread_is_an_error_with_the_cause(self, monkeypatch):
         def no_more(_thread):
             raise RuntimeError("can't start new thread")
 
@@ -112,27 +112,29 @@ class TestRunAndRunAsync:
 
         return executor.run if request.param == "run" else run_async
 
-    def test_raise_what_the_coroutine_raises(self, run):
+    def test_run_and_run_async_raise_the_error_of_the_coroutine(self, run):
         with pytest.raises(LookupError, match="no luck"):
             run(fail(LookupError("no luck")))
         with pytest.raises(TimeoutError, match="its own"):
             run(fail(TimeoutError("its own")), timeout=LIMIT)
-        # It is no shutdown, and not the caller that was cancelled.
+        # Neither was the executor shut down nor the caller cancelled.
         with pytest.raises(RuntimeError, match=r"^The operation was cancelled\.$"):
             run(fail(asyncio.CancelledError()))
 
-    def test_cancel_the_coroutine_when_the_timeout_is_over(self, run):
+    def test_run_and_run_async_cancel_the_coroutine_at_the_timeout(self, run):
         sleeper = Sleeper()
         with pytest.raises(TimeoutError, match=r"timed out after 0\.5 seconds"):
             run(sleeper.sleep(), timeout=0.5)
         wait_until(lambda: sleeper.was_cancelled, "the end of the coroutine")
 
-    def test_wait_beyond_the_timeout_for_what_has_a_limit_of_its_own_while_the_loop_runs(self, run, monkeypatch):
+    def test_run_and_run_async_wait_longer_for_coroutines_with_their_own_limit_while_the_loop_runs(
+        self, run, monkeypatch
+    ):
         monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 2)
         assert run(asyncio.sleep(3, "done"), timeout=0.01, has_limit=True) == "done"
 
 
-def test_in_its_own_thread_the_executor_says_what_to_do_instead_of_blocking(executor):
+def test_the_error_in_the_executors_own_thread_says_what_to_do_instead_of_blocking(executor):
     async def run_inside() -> str:
         with pytest.raises(RuntimeError, match=r"own event loop.*run_async"):
             executor.run(asyncio.sleep(0))
@@ -144,14 +146,14 @@ def test_in_its_own_thread_the_executor_says_what_to_do_instead_of_blocking(exec
 
 
 class TestRunAsync:
-    async def test_gives_the_result_to_any_loop(self, executor):
+    async def test_run_async_returns_the_result_in_any_loop(self, executor):
         assert await executor.run_async(asyncio.sleep(0, "here")) == "here"
         there = in_loop_of_its_own(lambda: executor.run_async(asyncio.sleep(0, "there")))
         assert there.result(timeout=LIMIT) == "there"
         inside = executor.run_async(asyncio.sleep(0, "inside"), timeout=LIMIT)
         assert await asyncio.to_thread(executor.run, inside) == "inside"
 
-    async def test_cancels_the_coroutine_with_the_caller(self, executor):
+    async def test_run_async_cancels_the_coroutine_with_its_caller(self, executor):
         sleeper = Sleeper()
         caller = asyncio.create_task(executor.run_async(sleeper.sleep(), timeout=LONG))
         await wait_until_async(lambda: sleeper.runs, "the coroutine")
@@ -160,9 +162,9 @@ class TestRunAsync:
             await caller
         await wait_until_async(lambda: sleeper.was_cancelled, "its end")
 
-    async def test_leaves_nothing_for_the_garbage_collector(self, executor):
+    async def test_run_async_leaves_no_reference_cycles(self, executor):
         class Seconds(float):
-            """One that can be referred to weakly."""
+            """A number that supports weak references."""
 
         timeout = Seconds(LIMIT)
         reference = weakref.ref(timeout)
@@ -174,19 +176,19 @@ class TestRunAsync:
         finally:
             gc.enable()
 
-    def test_keeps_no_closed_loop_alive_and_harms_no_other(self, executor, caplog):
+    def test_run_async_keeps_no_closed_loop_alive_and_does_not_affect_others(self, executor, caplog):
         go_on = asyncio.Event()
         loop = asyncio.new_event_loop()
         task = loop.create_task(executor.run_async(go_on.wait()))
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
         executor.post(go_on.set)
-        executor.run(asyncio.sleep(0.05))  # until the answer was posted
+        executor.run(asyncio.sleep(0.05))  # long enough for the answer to be posted
         task._log_destroy_pending = False
         reference = weakref.ref(loop)
         del loop, task
         gc.collect()
-        # Python 3.15 closes what still waited there in the collection, which cancels its operation.
+        # Collecting the closed loop in Python 3.15 closes its waiting coroutines, which cancels the operation.
         executor.run(asyncio.sleep(0))
         assert asyncio.run(executor.run_async(asyncio.sleep(0, "here"))) == "here"
         gc.collect()
@@ -206,7 +208,7 @@ def test_a_background_task_runs_in_the_loop_until_its_stop_event_is_set(executor
 
 
 class TestShutdown:
-    def test_cancels_what_runs_and_lets_nothing_run_afterwards(self, executor):
+    def test_a_shutdown_cancels_running_coroutines_and_refuses_new_ones(self, executor):
         sleeper = Sleeper()
         callers = [
             in_thread(executor.run, sleeper.sleep()),
@@ -224,7 +226,7 @@ class TestShutdown:
             executor.run_background(lambda _: asyncio.sleep(0))
         assert executor.post(lambda: pytest.fail("it ran")) is False
 
-    def test_does_not_wait_for_ever_for_what_refuses_to_end(self, executor, caplog):
+    def test_a_shutdown_does_not_wait_forever_for_a_coroutine_that_does_not_end(self, executor, caplog):
         go_on = threading.Event()
 
         async def refuse() -> None:
@@ -241,7 +243,7 @@ class TestShutdown:
         assert "shut down" in str(caller.exception(timeout=LIMIT))
 
     @rows("error", SystemExit(3), KeyboardInterrupt())
-    def test_is_not_for_a_task_to_bring_about(self, error):
+    def test_a_task_that_exits_does_not_shut_down_the_executor(self, error):
         executor = AsyncExecutor.get_instance()
         with pytest.raises(type(error)):
             executor.run(fail(error), LIMIT)
@@ -249,7 +251,7 @@ class TestShutdown:
         assert AsyncExecutor.get_instance() is executor
 
 
-def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_shutdown(monkeypatch):
+def test_a_slow_shutdown_hook_does_not_prevent_the_others_from_running(monkeypatch):
     ran: list[str] = []
 
     async def hang() -> None:
@@ -264,7 +266,7 @@ def test_a_hook_that_takes_too_long_does_not_keep_the_others_from_running_at_a_s
 
 
 @rows("iterations", *range(3))
-def test_what_ends_while_the_loop_is_told_to_stop_is_answered(monkeypatch, iterations):
+def test_a_caller_gets_an_answer_if_its_coroutine_ends_while_the_loop_stops(monkeypatch, iterations):
     executor = AsyncExecutor()
     is_ending, runs = asyncio.Event(), threading.Event()
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What is shown of a server info, in its repr, in traces and in messages: never a secret.
+The repr, traces and messages of a server info never contain a secret.
 """
 
 import dataclasses
@@ -66,7 +66,7 @@ def test_plain_secrets_of_a_server_info_are_neither_in_repr_nor_in_traces_nor_in
             assert "s3ntinel" not in shown
 
 
-def test_a_custom_server_info_does_not_show_plain_secrets_unless_its_own_repr_does():
+def test_a_custom_server_info_shows_plain_secrets_only_if_its_own_repr_does():
     @dataclasses.dataclass
     class Mine(StreamableHttpServerInfo):
         region: str = "eu"
@@ -79,7 +79,7 @@ def test_a_custom_server_info_does_not_show_plain_secrets_unless_its_own_repr_do
     assert "object at" in repr(Other("http://h/mcp"))
 
 
-def test_what_is_no_secret_and_no_default_is_shown_in_a_repr():
+def test_a_repr_shows_values_that_are_neither_secret_nor_default():
     command = ["mcp-server-git", "--repository", "/repo", "--verbose", "--key-file=/k", "--max-tokens", "4096"]
     command += ["--keyword", "value", "--author", "Jane", "--pattern", "x*", "--bypass", "yes"]
     env = {"A": Secret.from_env_var(["ONE", "TWO"]), "B": "plain"}
@@ -97,7 +97,7 @@ def test_a_secret_in_a_field_of_any_name_is_redacted():
     assert nested._to_trace_dict()["leg_ring"] == {"number": "env:RING", "colour": "red"}
 
 
-def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
+def test_a_token_of_a_known_shape_is_redacted_everywhere():
     prefixes = (
         "ghp_ gho_ github_pat_11AB_ sk- sk-proj- sk-ant-api03- xoxb-1234- glpat- hf_ npm_ pypi-AgEIcHlwaS5vcmc AIza"
     )
@@ -116,21 +116,21 @@ def test_a_token_of_a_known_shape_is_redacted_wherever_it_stands():
     ("sent Authorization: Bearer abc123.def", "sent Authorization: Bearer ***"),
     ("Basic dXNlcjpwYXNz failed", "Basic *** failed"),
     ("postgres://user:pw1234@h/db", "postgres://***@h/db"),
-    # A token may stand after what is no letter of it, and be short.
+    # A token may be short, and follow a character that cannot be part of it.
     (f"令牌ghp_{KEY}", "令牌***"),
     (f"token_ghp_{KEY}", "token_***"),
     ("x-sk_live_abcdefghij12", "x-***"),
     ("=xoxb-1234567890ab", "=***"),
     (f"task-{KEY}", f"task-{KEY}"),
 )
-def test_credentials_are_redacted_and_what_is_around_them_is_not(text, redacted):
+def test_only_the_credentials_in_a_text_are_redacted(text, redacted):
     assert redact_text(text) == redacted
     assert redact_url("https://u:p@h:8000/a/b?x=1&y=2#z") == "https://h:8000/a/b?x=***&y=***"
     assert redact_url("http://[::1]:8000/mcp") == "http://[::1]:8000/mcp"
 
 
 @rows("argument", "--db={}", "DATABASE_URL={}", "jdbc:{}", "{}")
-def test_the_password_of_a_url_in_an_argument_is_redacted_by_itself(argument):
+def test_only_the_password_of_a_url_in_an_argument_is_redacted(argument):
     secrets = StdioServerInfo("a", [argument.format("postgresql://u:pw-123456@h/db?api=key-12345")])._secrets()
     assert Redactor(secrets).text("'pw-123456' or 'key-12345' is wrong") == "'***' or '***' is wrong"
 
@@ -155,8 +155,8 @@ def test_a_harmless_text_is_not_changed():
         assert Redactor(["some secret"]).text(text) == text
 
 
-def test_texts_of_a_megabyte_are_redacted():
-    # With an expression that takes quadratic time, one of these would take longer than a test may.
+def test_texts_of_a_megabyte_are_redacted_in_time():
+    # With a quadratic regular expression, one of these would take longer than a test may.
     redactor = Redactor(["some secret"])
     for part in "sk- eyJ eyJaaaaaaaa. ghp_ Bearer ://a: password= input_value= pypi- xoxb-".split():
         text = part * (1_000_000 // len(part))
@@ -170,15 +170,15 @@ def test_texts_of_a_megabyte_are_redacted():
     (ALPHABET, "[input_value='abcdefghij...uvwxyz', input_type=str]", "[input_value=***, input_type=str]"),
     (ALPHABET, "[input_value={'key': 'abcdefg...}, input_type=str]", "[input_value=***, input_type=str]"),
     (ALPHABET, "[input_value='five', input_type=str]", "[input_value='five', input_type=str]"),
-    # One of fewer than six characters is a word like others.
+    # A secret with fewer than six characters is treated as an ordinary word.
     ("12345", "a 12345 text", "a 12345 text"),
     ("", "a text", "a text"),
 )
-def test_a_secret_that_pydantic_abbreviates_is_redacted_and_other_values_are_not(secret, text, redacted):
+def test_only_the_secret_is_redacted_even_if_pydantic_abbreviates_it(secret, text, redacted):
     assert Redactor([secret]).text(text) == redacted
 
 
-def test_the_secrets_of_a_server_process_are_its_environment_and_what_is_named_as_a_secret(monkeypatch):
+def test_the_secrets_of_a_server_process_are_its_environment_and_arguments_named_like_secrets(monkeypatch):
     monkeypatch.setenv("INHERITED_TOKEN", "t0ken-6")
     monkeypatch.setenv("INHERITED_LEVEL", "level-of-all")
     harmless = {"LEVEL": "warning", "FOLDER": "/path/to/it", "PWD": "/home"}
@@ -220,14 +220,14 @@ def test_the_secrets_of_an_http_server_are_its_credentials_headers_and_query(mon
     "dG9rK2VuLzzDqSYnPQ",
     "aWQ6dG9rK2VuLzzDqSYnPQ",
 )
-def test_a_secret_is_found_as_libraries_of_other_languages_write_it(quoted):
+def test_a_secret_is_found_in_the_spellings_of_other_languages_libraries(quoted):
     assert "***" in Redactor(["tok+en/<é&'="]).text(f"refused: {quoted}.")
 
 
 class TestSecretsOfCalls:
     VALUES = ('of a-"call"/1', "of a call with\ntwo lines of it", "of a call", "Zürich & Genève", "short")
 
-    def test_are_found_as_all_others(self):
+    def test_secrets_of_calls_are_found_like_all_others(self):
         for write in (str, repr, json.dumps, html.escape, lambda value: parse.quote(value, safe="")):
             redactor = Redactor([SECRET])
             redactor.remember(self.VALUES)
@@ -236,7 +236,7 @@ class TestSecretsOfCalls:
             assert redactor.text(text) == Redactor([SECRET, *self.VALUES]).text(text)
             assert redactor.secrets == {SECRET, *self.VALUES}
 
-    def test_are_known_until_as_many_others_were_used_since_as_are_remembered(self, monkeypatch):
+    def test_secrets_of_calls_are_remembered_until_enough_newer_ones_replace_them(self, monkeypatch):
         monkeypatch.setattr(redaction, "MOST_CALL_SECRETS", 3)
         redactor = Redactor([SECRET])
         redactor.remember(["of an early call", "of every call"])
@@ -247,7 +247,7 @@ class TestSecretsOfCalls:
 
 
 class TestLargeTexts:
-    def test_keep_their_ends_and_no_part_of_a_secret_where_they_are_cut(self):
+    def test_large_texts_keep_their_ends_but_no_part_of_a_secret_at_the_cut(self):
         secret = "".join(f"<{number}>" for number in range(400))
         redactor = Redactor([secret])
         for place in range(0, LONGEST_TEXT, 97):
@@ -259,7 +259,7 @@ class TestLargeTexts:
             assert redactor.text(redacted) == redacted
 
     @rows("data", ["x"] * 10_000, ["x" * 9_000] * 10)
-    def test_are_left_out_of_an_error_and_its_data(self, data):
+    def test_large_texts_are_left_out_of_an_error_and_its_data(self, data):
         error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool", {"argument": data}, data={"texts": data})
         assert Redactor(["secret-value"]).error(error) is error
         assert error.data == "*** (left out, because it is too large)"
@@ -267,7 +267,7 @@ class TestLargeTexts:
         assert len(error.message) <= LONGEST_TEXT
 
 
-def test_a_secret_that_is_a_word_of_the_protocol_spoils_no_error_of_a_tool():
+def test_a_secret_that_equals_a_word_of_the_protocol_does_not_break_errors_of_tools():
     result = CallToolResult(content=[TextContent(type="text", text="content is missing")], is_error=True)
     redacted = redacted_result(result, Redactor(["content", "isError"]))
     assert redacted.is_error

@@ -115,7 +115,7 @@ class TestBudget:
             result = run(agent(reply, say("well"), others=[mine], max_calls=0, **named))
             assert results_of(result)[1].result == answered
 
-    async def test_concurrent_runs_of_one_agent_have_budgets_of_their_own(self, agent):
+    async def test_concurrent_runs_of_one_agent_have_separate_budgets(self, agent):
         shared = agent(max_turns=3)
         shared.chat_generator = CallsUntilRefused([call("echo", text="x"), say("final")])
         runs = [shared.run_async(messages=[ChatMessage.from_user("go")]) for _ in range(3)]
