@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that keeps books outside of itself: each payment with the key of its call, when it begins and when it ends.
+A server that keeps its books in a file: the begin and the end of each payment, with the key of its call.
 """
 
 import os
@@ -24,7 +24,7 @@ def bank(books: Path, pause: float) -> MCPServer:
     server = MCPServer("bank", log_level="ERROR")
 
     def note(line: str) -> None:
-        with books.open("ab") as file:  # one write of a short line is not mixed with another
+        with books.open("ab") as file:  # a single write of a short line does not mix with others
             os.write(file.fileno(), f"{line}\n".encode())
 
     @server.tool()
@@ -42,7 +42,7 @@ def bank(books: Path, pause: float) -> MCPServer:
 if __name__ == "__main__":
     made = bank(Path(sys.argv[1]), float(sys.argv[2]))
     if sys.argv[3:] == ["http"]:
-        listening = socket.create_server(("127.0.0.1", 0))  # nobody else can take its port
+        listening = socket.create_server(("127.0.0.1", 0))  # reserves the port
         print(listening.getsockname()[1], flush=True)
         app = made.streamable_http_app()
         uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])

@@ -14,7 +14,7 @@ from haystack_integrations.tools.mcp.durable import RunJournal
 @pytest.fixture
 def new_journal(tmp_path: Path) -> Iterator[Callable[..., RunJournal]]:
     """
-    Opens journals in one database, `new_journal(lease=5)`. They are closed at the end.
+    Opens journals of one database, `new_journal(lease=5)`, and closes them at the end.
     """
     opened: list[RunJournal] = []
 
@@ -34,7 +34,7 @@ def journal(new_journal: Callable[..., RunJournal]) -> RunJournal:
 
 def cause_of(error: BaseException, kind: type[BaseException]) -> Any:
     """
-    The error of that kind which Haystack has wrapped.
+    Return the error of this kind that Haystack has wrapped.
     """
     while not isinstance(error, kind):
         assert error.__cause__ is not None, error

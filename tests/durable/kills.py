@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Kills the workers of durable runs at random moments, and counts what the books of the server say afterwards.
+Kills the workers of durable runs at random moments, and then counts the payments in the server's books.
 
 `python -m tests.durable.kills --kills 1000 [--database postgresql+psycopg://…] [--transport stdio|http]`
 """
@@ -33,19 +33,19 @@ from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPRunEl
 from tests.support.prepared import ForkServer, prepared_python
 
 LEASE = 0.5
-# How a worker ends.
+# The exit codes of a worker.
 DONE, IN_DOUBT, ELSEWHERE, LOST, FAILED = 0, 10, 11, 12, 13
-# The calls of each step of the agent: one, two, and four at once, two of them alike.
+# The calls in each step of the agent: one, two, and four at once, of which two are equal.
 STEPS = [[1], [2, 3], [4, 5, 5, 6]]
 LIMIT = 120
-# The servers of tests are forked.
+# In tests, the servers are forked.
 PYTHON = prepared_python() if ForkServer.runs() else sys.executable
 
 
 @component
 class Clerk:
     """
-    A chat generator without a model, which says what the conversation wants next.
+    A chat generator without a model that requests the next calls for the conversation.
     """
 
     def __init__(self, invoice: str) -> None:
@@ -134,9 +134,9 @@ def entries_of(books: str, run: str) -> list[list[str]]:
 
 def settle(journal: RunJournal, setting: Setting, run: str, figures: Figures) -> None:
     """
-    Do what a person would: look into the books whether a call ran.
+    Decide as a person would, by looking in the books whether a call ran.
     """
-    # A payment that has begun ends, if the server lives; with stdio it died with the worker.
+    # A payment that has begun ends if the server lives. Over stdio, the server died with the worker.
     for unknown in journal.in_doubt(run):
         figures.in_doubt += 1
         kept = [line for line in entries_of(setting.books, run) if line[3] == unknown.key]
@@ -147,13 +147,13 @@ def settle(journal: RunJournal, setting: Setting, run: str, figures: Figures) ->
                 journal.decide(run, unknown.number, "done", f"paid {amount} for {run}")
             else:
                 journal.decide(run, unknown.number, "repeat")
-        except MCPRunError:  # another worker has it meanwhile
+        except MCPRunError:  # another worker has the run meanwhile
             return
 
 
 def play(setting: Setting, kills: int, *, seed: int = 0) -> Figures:
     """
-    Begin and kill workers until so many were killed, and let every run end.
+    Start and kill workers until the given number was killed, and finish every run.
     """
     rng, figures = random.Random(seed), Figures()
     preload()  # a fork waits for it, and a forked worker begins at once
@@ -190,7 +190,7 @@ def finish(journal: RunJournal, setting: Setting, run: str, rng: random.Random, 
         if DONE in codes:
             return
         if IN_DOUBT in codes or rng.random() < 0.3:
-            time.sleep(setting.pause)  # what the server has begun is in the books then
+            time.sleep(setting.pause)  # by then, the books have every payment that has begun
             settle(journal, setting, run, figures)
     raise RuntimeError(f"{run} did not end within {LIMIT} s: {journal.runs()[-1]}")
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A PostgreSQL of the tests' own, if this machine has the program: in a folder, reached by a socket there.
+A separate PostgreSQL for the tests, if it is installed: its data and its socket are in a folder.
 """
 
 import os
@@ -17,7 +17,7 @@ from pathlib import Path
 
 def programs() -> Path | None:
     """
-    The folder of `initdb` and `pg_ctl`; None if PostgreSQL is not installed.
+    Return the folder of `initdb` and `pg_ctl`, or None if PostgreSQL is not installed.
     """
     found = shutil.which("pg_ctl")
     installed = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"))
@@ -27,7 +27,7 @@ def programs() -> Path | None:
 @contextmanager
 def postgres() -> Iterator[str]:
     """
-    Start a server in a folder of its own; give its URL.
+    Start a server in a new folder, and yield its URL.
     """
     bin_folder = programs()
     assert bin_folder is not None
@@ -35,7 +35,7 @@ def postgres() -> Iterator[str]:
     data = folder / "data"
     data.mkdir()
     as_user: list[str] = []
-    if os.geteuid() == 0:  # it refuses root
+    if os.geteuid() == 0:  # PostgreSQL refuses to run as root
         folder.chmod(0o755)
         shutil.chown(data, "postgres", "postgres")
         as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]

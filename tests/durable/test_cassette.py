@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A recorded run is played in a test: without a server, without a model, and with an error that says what differs.
+A recorded run is replayed in a test without a server and without a model; differences are errors that name them.
 """
 
 import json
@@ -37,7 +37,7 @@ REPLIES = [calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), say("done")]
 
 class Bank(ForeignServer):
     """
-    Answers with what it was asked for, token included.
+    A server that answers with its arguments, including the token.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def absent(**options: Any) -> MCPToolset:
     return MCPToolset(StdioServerInfo("no-such-program"), **options)
 
 
-def test_what_was_recorded_is_played_without_a_server_and_a_model(file):
+def test_a_recording_is_replayed_without_a_server_and_a_model(file):
     first = recorded(file)
     assert first == ["paid {'amount': 1}", "paid {'amount': 2}", "done"]
     for mode in ("none", "once"):
@@ -83,7 +83,7 @@ def test_what_was_recorded_is_played_without_a_server_and_a_model(file):
         assert "the tool 'look' is gone" in str(cause_of(raised.value, MCPRunChangedError))
 
 
-async def test_a_coroutine_plays_it_too(file):
+async def test_a_recording_is_also_replayed_in_a_coroutine(file):
     async with Cassette(file, "once"), MCPToolset(Bank().info) as tools:
         first = (await tools["pay"].call_async(amount=1)).text
     async with Cassette(file), absent() as tools:
@@ -93,14 +93,14 @@ async def test_a_coroutine_plays_it_too(file):
         assert tool.call(amount=1).text == first
 
 
-def test_the_instructions_of_a_server_are_played_with_its_tools(file):
+def test_the_instructions_of_a_server_are_replayed_with_its_tools(file):
     server = Server("bank", instructions="Pay at once.", on_list_tools=Bank()._list_tools)
     options = ToolOptions(include_instructions=True)
     for info in (InProcessServerInfo(server), StdioServerInfo("no-such-program")):
         with Cassette(file, "once"), MCPToolset(info, tool_options=options) as tools:
             assert tools.instructions == "Pay at once."
             assert sum("Pay at once." in tool.description for tool in tools) == 1
-    # What the server says itself counts, once it is asked.
+    # After the connect, the server's own instructions are used.
     tools = MCPToolset(InProcessServerInfo(Server("bank", on_list_tools=Bank()._list_tools)))
     with Cassette(file), tools:
         assert tools.instructions == "Pay at once."
@@ -128,7 +128,7 @@ def test_an_exported_run_is_a_cassette_without_well_known_tokens(file, tmp_path)
         assert texts(tools, []) == first
 
 
-def test_all_records_again_the_same_run_the_same_file_and_what_fails_is_not_written(file):
+def test_mode_all_records_again_equal_runs_give_equal_files_and_failed_blocks_write_nothing(file):
     recorded(file)
     before = file.read_text()
     file.unlink()
@@ -142,7 +142,7 @@ def test_all_records_again_the_same_run_the_same_file_and_what_fails_is_not_writ
     assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 7}}]
 
 
-def test_a_block_whose_file_cannot_be_written_leaves_nothing_to_the_next_one(file):
+def test_a_block_whose_file_cannot_be_written_does_not_affect_the_next_one(file):
     file.mkdir(parents=True)
     cassette = Cassette(file, "all")
     with pytest.raises(OSError), cassette, MCPToolset(Bank().info) as tools:
@@ -153,7 +153,7 @@ def test_a_block_whose_file_cannot_be_written_leaves_nothing_to_the_next_one(fil
     assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 8}}]
 
 
-def test_a_call_that_did_not_run_is_played_as_it_was_recorded(file):
+def test_a_call_that_did_not_run_is_replayed_as_recorded(file):
     server = Bank()
     server.refusal = MCPError(types.INVALID_PARAMS, "no such account")
     messages = []
@@ -200,7 +200,7 @@ def test_declared_secrets_are_not_in_the_file(file):
     ('{"format": 9}', "is of format 9; this version reads format 1"),
     ('{"format": 1, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
 )
-def test_a_file_that_is_no_cassette_is_named(file, content, message):
+def test_the_error_names_a_file_that_is_not_a_cassette(file, content, message):
     if content is not None:
         file.parent.mkdir(exist_ok=True)
         file.write_text(content)
@@ -237,7 +237,7 @@ class TestLooks:
 """
 
 
-def test_the_plugin_of_pytest_records_and_plays(tmp_path, monkeypatch):
+def test_the_pytest_plugin_records_and_replays(tmp_path, monkeypatch):
     (tmp_path / "test_page.py").write_text(PAGE)
     (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers\n")
     known = entry_points(group="pytest11", name="mcp_haystack")
@@ -262,7 +262,7 @@ def test_the_plugin_of_pytest_records_and_plays(tmp_path, monkeypatch):
     assert "4 passed" in tested()
 
 
-def test_the_plugin_imports_nothing_until_it_is_used():
+def test_the_pytest_plugin_imports_nothing_until_it_is_used():
     code = (
         "import sys, haystack_integrations.tools.mcp.pytest_plugin\n"
         "print({'haystack', 'sqlalchemy', 'mcp', 'pydantic'} & {*sys.modules})"

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a person decided is recorded: nobody is asked twice, and a "no" at the second time says nothing of what ran.
+Decisions of persons are recorded. No person is asked twice, because a "no" to the second question would not show
+whether the call has already run.
 """
 
 from typing import Any
@@ -38,7 +39,7 @@ def server() -> ForeignServer:
 
 
 def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[ChatMessage]) -> list[str]:
-    """Continue a run, and return all that was said in it."""
+    """Continue a run, and return the texts of all its messages."""
     how: dict[str, Any]
     if HAS_HOOKS:
         how = {"hooks": {"before_tool": [MCPConfirmationHook(ui)]}}
@@ -52,7 +53,7 @@ def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[Cha
     return [*filter(None, (message.text for message in messages)), *told]
 
 
-def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
+def test_a_continued_run_does_not_ask_again(server, journal, tmp_path):
     card = {name: {"bound_arguments": {"card": FromState("card")}} for name in ("look", "wipe", "keep")}
     with MCPToolset(server.info, tool_overrides=card) as tools:
         first = ScriptedUI(wipe="reject", look={"text": "edited", "left": [r"as it was\u200b"]})
@@ -75,8 +76,8 @@ def test_a_continued_run_asks_nobody_again(server, journal, tmp_path):
     assert b"card-of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
 
 
-@pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 adds values of the State after the question")
-def test_values_of_the_state_are_not_recorded_with_what_a_person_edits(journal, tmp_path):
+@pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 adds values of the State after asking")
+def test_values_of_the_state_are_not_recorded_with_edited_arguments(journal, tmp_path):
     from haystack.human_in_the_loop import AlwaysAskPolicy
 
     paid = []
@@ -107,7 +108,7 @@ def test_values_of_the_state_are_not_recorded_with_what_a_person_edits(journal, 
 
 @needs_hooks
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_decisions_of_a_strategy_of_the_users_own_are_recorded_too(server, journal, is_async):
+async def test_decisions_of_a_custom_strategy_are_recorded(server, journal, is_async):
     class Strategy:
         def __init__(self) -> None:
             self.asked = 0

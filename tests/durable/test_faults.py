@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Faults around a durable run: a worker that is stopped, a machine that is suspended, a disk that is full.
+Faults around a durable run: a stopped worker, a suspended machine, a full disk.
 """
 
 import os
@@ -42,11 +42,11 @@ def server():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
+def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_continues(
     journal, tmp_path, monkeypatch, is_async
 ):
     preload()  # a fork waits for it, and the worker begins at once
-    monkeypatch.setattr(kills, "LEASE", 3)  # which a busy machine does not lose
+    monkeypatch.setattr(kills, "LEASE", 3)  # long enough for a busy machine
     setting = Setting(f"sqlite:///{tmp_path}/runs.db", str(tmp_path / "books.txt"), None, 0.0)
     (written, wrote), (goes_on, go_on) = os.pipe(), os.pipe()
     insert = Store.insert
@@ -61,10 +61,10 @@ def test_a_worker_that_was_stopped_past_its_lease_sends_nothing_when_it_goes_on(
     with monkeypatch.context() as patched:
         patched.setattr(Store, "insert", insert_and_wait)
         stopped = fork(setting, "invoice", is_async=is_async)
-    os.close(wrote)  # so that reading ends with the worker
+    os.close(wrote)  # so that reading ends when the worker ends
     monkeypatch.setattr(kills, "LEASE", LIMIT)
     try:
-        assert os.read(written, 1) == b"."  # the call is written down, and not sent yet
+        assert os.read(written, 1) == b"."  # the call is recorded, but not sent yet
         os.kill(stopped, signal.SIGSTOP)
         wait_until(lambda: journal.unfinished() == ["invoice"], "the end of the lease")
         assert ended(fork(setting, "invoice", is_async=is_async)) == kills.IN_DOUBT
@@ -86,7 +86,7 @@ def ended(worker: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
 
 
-def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run_is_opened_anew(
+def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run_is_reopened(
     journal, server, monkeypatch
 ):
     monkeypatch.setattr(run.OpenRun, "beat", lambda _self: None)
@@ -103,7 +103,7 @@ def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run
     assert len(server.calls) == 1
 
 
-def test_on_a_full_disk_no_call_is_sent_and_a_result_is_kept_until_there_is_room(journal, server, monkeypatch):
+def test_no_call_is_sent_on_a_full_disk_and_a_result_is_kept_until_there_is_space(journal, server, monkeypatch):
     limit_pages(journal, 0)
     noted = threading.Event()
     finish = Store.finish
@@ -131,27 +131,27 @@ def test_on_a_full_disk_no_call_is_sent_and_a_result_is_kept_until_there_is_room
     assert [each.state for each in journal.calls("run")] == ["done"]
 
 
-def test_a_result_that_the_database_refuses_for_good_ends_the_run_with_its_reason(journal, server, monkeypatch, caplog):
+def test_a_run_ends_with_the_reason_if_the_database_always_refuses_a_result(journal, server, monkeypatch, caplog):
     def refuse(*_args: Any, **_options: Any) -> bool:
         raise MCPRunError("The journal cannot be used: string or blob too big")
 
     monkeypatch.setattr(Store, "finish", refuse)
     with MCPToolset(server.info) as tools:
         with pytest.raises(MCPRunError, match="too big"), journal.run("run"):
-            tools["look"].call()  # the lease is prolonged meanwhile
+            tools["look"].call()  # the lease is renewed meanwhile
     assert [each.state for each in journal.calls("run")] == ["started"]
     assert caplog.text.count("The outcome of 'look' in run 'run' was not written, and is tried again") == 1
 
 
 def limit_pages(journal: RunJournal, more: int) -> None:
-    """Let the database have so many pages more than it has."""
+    """Limit the growth of the database to this number of pages."""
     with journal._store._connected().connect() as connection:
         pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
         connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
 
 
 @pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed")
-def test_a_run_begins_on_a_database_that_was_started_again_meanwhile():
+def test_a_run_can_begin_after_a_restart_of_the_database():
     with postgres() as url:
         journal = RunJournal(url)
         with journal.run("before"):
@@ -168,7 +168,7 @@ def test_a_run_begins_on_a_database_that_was_started_again_meanwhile():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="workers are forked")
-def test_workers_that_begin_with_a_new_database_at_once_do_not_disturb_each_other(tmp_path):
+def test_workers_that_open_a_new_database_at_the_same_time_do_not_disturb_each_other(tmp_path):
     def work(name: str, gate: Path) -> None:
         try:
             own = RunJournal(f"sqlite:///{gate}.db")

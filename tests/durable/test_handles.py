@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a server has kept of a call, a task or an open question, is recorded once it is known, and taken up again.
+Tasks and open questions, by which a server keeps a call, are recorded as soon as they are known, and continued later.
 """
 
 from typing import Any
@@ -29,7 +29,7 @@ def journal(new_journal):
     return new_journal(lease=1)
 
 
-def test_a_task_of_a_killed_process_is_taken_up_again(patient, journal, tmp_path):
+def test_a_task_of_a_killed_process_is_continued(patient, journal, tmp_path):
     info, log = patient
     in_a_process_that_is_killed(
         tmp_path,
@@ -61,7 +61,7 @@ def test_a_task_of_a_killed_process_is_taken_up_again(patient, journal, tmp_path
     assert log.events("bake") == [("bake", {"seconds": 2})]
 
 
-def test_a_task_that_is_not_waited_for_any_more_is_taken_up_again(patient, journal):
+def test_a_task_whose_call_timed_out_is_continued(patient, journal):
     info, log = patient
     with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools, journal.run("run"):
         with pytest.raises(MCPCallInDoubtError, match=r"is a task that goes on at the server\. Continue the run"):
@@ -74,7 +74,7 @@ def test_a_task_that_is_not_waited_for_any_more_is_taken_up_again(patient, journ
 
 
 @pytest.mark.parametrize("is_answered_elsewhere", [False, True])
-def test_an_open_question_is_answered_when_the_run_goes_on_or_elsewhere(patient, journal, is_answered_elsewhere):
+def test_an_open_question_is_answered_when_the_run_continues_or_elsewhere(patient, journal, is_answered_elsewhere):
     info, log = patient
     bound = {"order": {"bound_arguments": {"drink": Secret.from_token("Earl-Grey-4711")}}}
     for _ in range(2):

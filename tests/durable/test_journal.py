@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Durable runs in one process: what is recorded is not done again, and what nobody knows is not guessed.
+Durable runs in one process: recorded calls are not repeated, and unknown outcomes are not guessed.
 """
 
 import asyncio
@@ -58,12 +58,12 @@ AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}, "key":
 
 
 class Interruption(BaseException):
-    """In place of a kill."""
+    """Stands for a kill."""
 
 
 class Bank(ForeignServer):
     """
-    Keeps the `_meta` of calls, and answers with what it was asked for.
+    A server that records the `_meta` of calls, and answers with its arguments.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ def tools(bank: Bank) -> Iterator[MCPToolset]:
 
 
 def play(journal: RunJournal, tools: Any, *replies: ChatMessage, is_async: bool = False):
-    """Continue a run with an Agent; return the texts of its tools' results, and what the model was asked for."""
+    """Continue a run with an Agent; return the texts of its tools' results, and the number of requests to the model."""
     generator = ScriptedChatGenerator(list(replies))
     agent = Agent(chat_generator=journal.generator(generator), tools=tools)
 
@@ -109,7 +109,7 @@ def play(journal: RunJournal, tools: Any, *replies: ChatMessage, is_async: bool 
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_run_that_failed_goes_on_where_it_stopped(journal, bank, tools, is_async):
+def test_a_failed_run_continues_where_it_stopped(journal, bank, tools, is_async):
     with pytest.raises(Exception, match="the script has only 1 replies"):
         play(journal, tools, calls(("pay", {"amount": 1}), ("pay", {"amount": 2})), is_async=is_async)
     assert journal.unfinished() == ["run"]
@@ -121,8 +121,8 @@ def test_a_run_that_failed_goes_on_where_it_stopped(journal, bank, tools, is_asy
     assert [entry.place.kind for entry in journal.calls("run")] == ["reply", "call", "call", "reply"]
 
 
-def test_calls_and_values_are_found_by_what_they_are_and_equal_ones_by_their_number(journal, bank, tools):
-    tools["pay"].call(amount=1)  # nothing is recorded outside of a run
+def test_calls_are_found_by_tool_and_arguments_and_equal_ones_by_their_number(journal, bank, tools):
+    tools["pay"].call(amount=1)  # nothing is recorded outside a run
     assert journal.value("now", lambda: 5) == 5
     drawn = []
     for amounts in ((1, 2, 1), (2, 1, 1, 3)):
@@ -147,7 +147,7 @@ def interrupted(journal: RunJournal, monkeypatch: pytest.MonkeyPatch, tools: Any
             tools[tool].call(amount=1)
 
 
-def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, bank, tools, monkeypatch):
+def test_a_call_without_a_result_ends_the_run_until_a_person_decides(journal, bank, tools, monkeypatch):
     message = ChatMessage.from_assistant(tool_calls=[ToolCall("pay", {"amount": 1})])
     interrupted(journal, monkeypatch, tools)
     for sent in (lambda: tools["pay"].call(amount=1), lambda: MCPToolCaller(tools).run(messages=[message])):
@@ -185,7 +185,7 @@ def test_a_call_without_a_result_ends_the_run_until_somebody_decides(journal, ba
     assert len(bank.calls) == 3
 
 
-def test_on_unknown_decides_or_a_function_that_gets_what_it_needs(journal, bank, tools, monkeypatch):
+def test_on_unknown_may_be_a_decision_or_a_function_that_gets_the_call(journal, bank, tools, monkeypatch):
     asked: list[UnknownCall] = []
     for decision, error in (("model", MCPOutcomeUnknownError), ("error", MCPCallInDoubtError), ("repeat", None)):
         interrupted(journal, monkeypatch, tools)
@@ -198,19 +198,17 @@ def test_on_unknown_decides_or_a_function_that_gets_what_it_needs(journal, bank,
         assert len(bank.calls) - before == (0 if error else 1)
         assert (asked[-1].run, asked[-1].tool_name, asked[-1].arguments) == ("run", "pay", {"amount": 1})
         assert asked[-1].started <= time.time()
-        if decision == "model":  # what the model was told stays so
+        if decision == "model":  # the model gets the same answer again
             with journal.run("run"), pytest.raises(MCPOutcomeUnknownError, match="may have run"):
                 tools["pay"].call(amount=1)
         journal.delete("run")
     interrupted(journal, monkeypatch, tools)
     with journal.run("run", on_unknown="model"), pytest.raises(MCPOutcomeUnknownError, match="may have run") as raised:
         tools["pay"].call(amount=1)
-    assert "journal" not in str(raised.value)  # a model cannot decide
+    assert "journal" not in str(raised.value)  # the model cannot decide, so it is not told about the journal
 
 
-def test_an_on_unknown_that_fails_leaves_the_call_in_doubt_and_is_not_told_to_the_model(
-    journal, bank, tools, monkeypatch
-):
+def test_a_failing_on_unknown_leaves_the_call_in_doubt_and_is_not_shown_to_the_model(journal, bank, tools, monkeypatch):
     def nobody_is_there(_unknown: UnknownCall) -> Any:
         raise EOFError
 
@@ -226,7 +224,7 @@ def test_an_on_unknown_that_fails_leaves_the_call_in_doubt_and_is_not_told_to_th
 def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, tools, monkeypatch):
     with MCPToolset(bank.info, tool_options=ToolOptions(retry_idempotent=True)) as allowed:
         interrupted(journal, monkeypatch, allowed, "look")
-        allowed._changed_at = next_moment()  # the session was just opened, and changes may have been missed
+        allowed._changed_at = next_moment()  # right after the connect, changes may have been missed
         with journal.run("run"):
             assert allowed["look"].call(amount=1).text == "look 1"
     [first, second] = bank.metas
@@ -239,7 +237,7 @@ def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank
         tools["look"].call(amount=1)
 
 
-def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journal, bank):
+def test_the_key_of_a_call_is_passed_in_an_argument_that_the_model_does_not_see(journal, bank):
     options = ToolOptions(idempotency_argument="key")
     with MCPToolset(bank.info, tool_names=["pay"], tool_options=options) as tools:
         assert list(tools["pay"].parameters["properties"]) == ["amount"]
@@ -256,7 +254,7 @@ def test_the_key_of_a_call_goes_to_an_argument_that_the_model_does_not_see(journ
         )
 
 
-def test_a_failure_is_a_result_once_the_model_was_told_and_a_call_that_did_not_run_is_made_before(
+def test_a_failure_that_the_model_has_seen_is_kept_and_before_that_a_call_that_did_not_run_is_repeated(
     journal, bank, tools, monkeypatch
 ):
     def refused(*_args: Any) -> types.CallToolResult:
@@ -295,16 +293,16 @@ def change(journal: RunJournal, statement: str) -> None:
         database.execute(statement)
 
 
-def test_a_run_with_the_name_of_a_deleted_one_begins_anew(journal, bank, tools):
+def test_a_run_with_the_name_of_a_deleted_run_begins_anew(journal, bank, tools):
     for _ in range(2):
         with journal.run("run"):
             tools["pay"].call(amount=1)
         assert len(journal.calls("run")) == 1
-        change(journal, "DELETE FROM mcp_runs")  # and the process is killed before it deletes the rest
+        change(journal, "DELETE FROM mcp_runs")  # as if the process was killed before it deleted the rest
     assert len(bank.calls) == 2
 
 
-def test_a_late_result_of_a_deleted_run_does_not_get_into_the_run_that_has_its_number_now(journal):
+def test_a_late_result_of_a_deleted_run_is_not_stored_in_a_new_run_with_its_number(journal):
     with journal.run("ann"):
         late = call_recorder.get()
         of_ann, _ = late.begin("balance", {}, may_repeat=lambda: False)
@@ -341,7 +339,7 @@ def test_another_program_cannot_continue_a_run(journal, bank, tools):
     assert len(bank.calls) == 1
 
 
-def test_a_run_is_in_one_place_at_a_time(journal, new_journal):
+def test_a_run_has_only_one_worker_at_a_time(journal, new_journal):
     other = new_journal(lease=5)
     with journal.run("run"):
         with pytest.raises(MCPRunElsewhereError, match="again after 5 seconds"):
@@ -358,7 +356,7 @@ def test_a_run_is_in_one_place_at_a_time(journal, new_journal):
     ]
 
 
-def test_a_worker_that_stood_still_while_it_leased_a_run_sends_and_writes_nothing(
+def test_a_worker_that_was_stalled_while_it_leased_a_run_sends_and_writes_nothing(
     bank, tools, new_journal, monkeypatch
 ):
     slow, quick = (new_journal(lease=0.3) for _ in range(2))
@@ -379,16 +377,16 @@ def test_a_worker_that_stood_still_while_it_leased_a_run_sends_and_writes_nothin
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
             tools["pay"].call(amount=2)
     assert len(bank.calls) == 1
-    assert [each.state for each in quick.runs()] == ["done"]  # the end of the slow one changed nothing
+    assert [each.state for each in quick.runs()] == ["done"]  # the end of the slow worker changed nothing
 
 
 def test_a_run_whose_opening_was_cancelled_is_free_again(new_journal, tmp_path):
     journal = new_journal(lease=0.5)
-    journal.runs()  # makes the tables
+    journal.runs()  # creates the tables
 
     async def give_up() -> None:
         with closing(sqlite3.connect(tmp_path / "runs.db", isolation_level=None)) as writing:
-            writing.execute("BEGIN IMMEDIATE")  # so that opening the run waits
+            writing.execute("BEGIN IMMEDIATE")  # makes opening the run wait
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0.05), journal.run("run"):
                     pytest.fail("the run cannot be open")
@@ -399,7 +397,7 @@ def test_a_run_whose_opening_was_cancelled_is_free_again(new_journal, tmp_path):
     )
 
 
-def test_a_run_that_is_left_in_another_context_says_so_and_is_free_again(journal):
+def test_leaving_a_run_in_another_context_is_an_error_and_frees_the_run(journal):
     run = journal.run("run")
     contextvars.copy_context().run(run.__enter__)
     with pytest.raises(MCPRunError, match=r"left in another context.*What ran elsewhere was not recorded"):
@@ -407,7 +405,7 @@ def test_a_run_that_is_left_in_another_context_says_so_and_is_free_again(journal
     assert journal.unfinished() == ["run"]
 
 
-def test_a_clock_that_jumps_ends_no_lease_and_a_machine_that_was_started_again_has_none(new_journal, monkeypatch):
+def test_a_clock_that_jumps_does_not_end_a_lease_but_a_reboot_does(new_journal, monkeypatch):
     journal = new_journal(lease=1000)
     with journal.run("run"):
         monkeypatch.setattr(time, "time", lambda: 5e9)
@@ -416,7 +414,7 @@ def test_a_clock_that_jumps_ends_no_lease_and_a_machine_that_was_started_again_h
         assert new_journal().unfinished() == ["run"]
 
 
-def test_a_child_does_not_use_the_run_of_its_parent(journal, tools):
+def test_a_child_process_does_not_use_the_run_of_its_parent(journal, tools):
     with journal.run("run"):
         pid = os.fork()
         if not pid:
@@ -430,7 +428,7 @@ def test_a_child_does_not_use_the_run_of_its_parent(journal, tools):
     assert [each.state for each in journal.runs()] == ["done"]
 
 
-def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(journal, bank, tools, tmp_path):
+def test_a_journal_of_another_version_or_with_damage_is_an_error_and_nothing_runs(journal, bank, tools, tmp_path):
     with journal.run("run"):
         tools["pay"].call(amount=1)
     (tmp_path / "no.db").write_bytes(b"no database" * 1_000)
@@ -447,7 +445,7 @@ def test_a_journal_of_another_version_or_with_damage_is_named_and_nothing_runs(j
     assert len(bank.calls) == 1
 
 
-def test_a_run_that_cannot_be_read_here_is_free_for_another_process_at_once(journal, tools):
+def test_a_run_that_cannot_be_read_is_free_for_another_process_at_once(journal, tools):
     with contextlib.suppress(KeyError), journal.run("run"):
         tools["pay"].call(amount=1)
         raise KeyError
@@ -458,7 +456,7 @@ def test_a_run_that_cannot_be_read_here_is_free_for_another_process_at_once(jour
     assert (run.state, run.worker, run.error.partition(":")[0]) == ("unfinished", None, "MCPRunError")
 
 
-def test_what_is_tried_again_in_a_block_is_found_when_the_run_is_continued(journal, bank, tools, monkeypatch):
+def test_retried_calls_and_values_are_found_when_the_run_is_continued(journal, bank, tools, monkeypatch):
     insert, failures = journal._store.insert, [MCPRunError("The journal cannot be used: it is locked"), OSError("gone")]
 
     def locked_at_first(*args: Any, **keywords: Any) -> Any:
@@ -501,7 +499,7 @@ def test_declared_secrets_are_not_written(journal, bank, tmp_path):
     assert [each in written for each in (b"coffee", b"sk-hidden", b"card-of-ann")] == [True, False, False]
 
 
-def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
+def test_one_thread_renews_the_leases_of_all_runs(new_journal, monkeypatch):
     journal = new_journal(lease=0.3)
     renew, renewed = journal._store.renew, Counter()
 
@@ -521,7 +519,7 @@ def test_one_thread_prolongs_the_leases_of_all_runs(new_journal, monkeypatch):
     assert not thread.is_alive()
 
 
-def test_results_are_kept_whole_and_count_in_a_budget_as_in_the_first_run(journal, bank, tools):
+def test_results_are_stored_unchanged_and_count_in_a_budget_as_in_the_first_run(journal, bank, tools):
     large = f"{'x' * 60_000} see https://bob:mellon@example.com/ and ghp_{'a1' * 20}"
     bank.reply = lambda _name, _given: text_result(large)
     for _ in range(2):
@@ -531,7 +529,7 @@ def test_results_are_kept_whole_and_count_in_a_budget_as_in_the_first_run(journa
     assert len(bank.calls) == 1
 
 
-def test_results_are_encrypted_with_a_key(new_journal, tools, tmp_path):
+def test_results_are_encrypted_if_a_key_is_given(new_journal, tools, tmp_path):
     key = "h8Q2x1mVfXk0rNqzUu3o6l0pQm8X1c0yq3v5b7n9aZs="
     journal = new_journal(encryption_key=Secret.from_token(key))
     for _ in range(2):
@@ -555,7 +553,7 @@ def test_results_are_encrypted_with_a_key(new_journal, tools, tmp_path):
     ({"encryption_key": "abc"}, "`encryption_key` must be an instance of Secret, got str$"),
     ({"encryption_key": Secret.from_token("abc")}, "`encryption_key` must be 32 bytes in URL-safe base64"),
 )
-def test_what_is_invalid_is_refused_by_name(parameters, message):
+def test_invalid_parameters_of_a_journal_are_refused_with_their_name(parameters, message):
     with pytest.raises(ValueError, match=message):
         RunJournal(**{"url": "sqlite://", **parameters})
     with pytest.raises(ValueError, match="`name` must have at least 1 character"):
@@ -566,7 +564,7 @@ def test_old_runs_are_deleted(journal):
     with journal.run("done"):
         journal.value("x", lambda: 1)
     with pytest.raises(LookupError, match="caf"), journal.run("failed"):
-        raise LookupError("no caf\udce9\0")  # databases refuse such a text
+        raise LookupError("no caf\udce9\0")  # databases refuse this text
     assert journal.prune(timedelta(days=1)) == 0
     with pytest.raises(ValueError, match="`older_than` must be a valid timedelta, got"):
         journal.prune(1)
@@ -578,7 +576,7 @@ def test_old_runs_are_deleted(journal):
     assert "runs.db" in repr(journal)
 
 
-def test_two_questions_at_once_are_told_apart_by_branches(journal):
+def test_concurrent_questions_are_distinguished_by_branches(journal):
     both = threading.Barrier(2, timeout=60)
 
     @component
@@ -608,7 +606,7 @@ def test_two_questions_at_once_are_told_apart_by_branches(journal):
         asyncio.run(ask_both("same", "same"))
 
 
-def test_a_call_follows_the_replies_of_its_own_generator_whatever_others_are_asked_meanwhile(journal, bank, tools):
+def test_a_call_belongs_to_the_replies_of_its_own_generator_whatever_others_do_meanwhile(journal, bank, tools):
     chats = {name: journal.generator(ScriptedChatGenerator([say("pay")]), name) for name in ("one", "two")}
 
     def ask_and_pay(name: str) -> None:
@@ -617,7 +615,7 @@ def test_a_call_follows_the_replies_of_its_own_generator_whatever_others_are_ask
 
     for order in (["one", "two"], ["two", "one"]):
         with journal.run("run"):
-            for name in order:  # each in a context of its own, as in threads and tasks
+            for name in order:  # each in a separate context, like threads and tasks
                 contextvars.copy_context().run(ask_and_pay, name)
     assert sorted(arguments["amount"] for _, arguments in bank.calls) == [1, 2]
 
@@ -627,7 +625,7 @@ def haystack_tool(function: Callable[[int], Any]) -> Tool:
     return Tool(name="double", description="Double a number.", parameters=parameters, function=function)
 
 
-def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
+def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank):
     made: list[int] = []
 
     def double(n: int) -> int:
@@ -658,7 +656,7 @@ def test_haystack_tools_and_agents_as_tools_are_recorded_too(journal, bank):
     assert bank.calls == [("pay", {"amount": 3})]
 
 
-def test_a_call_of_a_haystack_tool_is_found_whatever_the_state_holds(journal):
+def test_a_call_of_a_haystack_tool_is_found_whatever_the_values_from_state(journal):
     paid = []
     tool = haystack_tool(lambda n, card: paid.append((n, card)))
     tool.inputs_from_state = {"card": "card"}
@@ -671,7 +669,7 @@ def test_a_call_of_a_haystack_tool_is_found_whatever_the_state_holds(journal):
 
 
 @pytest.mark.parametrize("result", ["done by hand", {"total": 7.0}])
-def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal, result):
+def test_a_persons_decision_about_a_haystack_tool_is_its_result(journal, result):
     def stop(n: int) -> None:
         raise Interruption
 
@@ -681,10 +679,10 @@ def test_what_somebody_decides_of_a_haystack_tool_is_its_result(journal, result)
     [unknown] = journal.in_doubt("run")
     journal.decide("run", unknown.number, "done", result)
     with journal.run("run"):
-        assert tool.invoke(n=1) == result  # `outputs_to_state` takes parts of a dict
+        assert tool.invoke(n=1) == result  # `outputs_to_state` needs the parts of a dict
 
 
-def test_an_agent_as_a_tool_is_entered_again(journal, bank):
+def test_an_agent_as_a_tool_is_continued_inside(journal, bank):
     class Stopping(ScriptedChatGenerator):
         def _next(self, messages: list[ChatMessage], tools: Any) -> ChatMessage:
             if len(self.turns) == len(self.replies):
@@ -723,7 +721,7 @@ async def test_a_streaming_callback_gets_the_recorded_text(journal):
 
 
 @pytest.mark.parametrize("has_async", [False, True])
-async def test_a_recorded_generator_is_warmed_up_and_closed_as_the_one_that_it_wraps(journal, has_async):
+async def test_a_recorded_generator_is_warmed_up_and_closed_like_the_one_that_it_wraps(journal, has_async):
     did: list[str] = []
 
     async def note(name: str) -> None:

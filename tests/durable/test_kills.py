@@ -18,11 +18,11 @@ def assert_once(figures: Figures) -> None:
 
 
 @pytest.mark.parametrize(("transport", "kills"), [("http", 10), ("stdio", 4)])
-def test_no_payment_is_made_twice_and_none_is_missing(tmp_path, transport, kills):
+def test_no_payment_is_made_twice_or_lost(tmp_path, transport, kills):
     assert_once(run_in(tmp_path, kills, transport))
 
 
 @pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed")
-def test_the_same_holds_on_postgresql(tmp_path):
+def test_no_payment_is_made_twice_or_lost_on_postgresql(tmp_path):
     with postgres() as url:
         assert_once(run_in(tmp_path, 6, "http", url))
