@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers of every kind for the stories of this folder.
+Fixtures: servers of every kind for the tests of faults.
 """
 
 from pathlib import Path
@@ -28,7 +28,7 @@ def stdio_peer(
 @pytest.fixture
 def peer(stdio_peer: PeerFactory, http_server: HttpServerFactory) -> PeerFactory:
     """
-    A server of any kind for this test alone: `peer(kind, *options)`.
+    Starts a server of any kind for this test alone: `peer(kind, *options)`.
     """
 
     def start(kind: Kind, *options: str) -> Peer:
@@ -44,7 +44,7 @@ def proxied_peer(
     stdio_peer: PeerFactory, shared_http_server: HttpServerFactory, cutting_proxy: ProxyFactory
 ) -> PeerFactory:
     """
-    A server of any kind, over HTTP a shared one behind a proxy of this test's own: `proxied_peer(kind, *options)`.
+    Starts a server of any kind: `proxied_peer(kind, *options)`. Over HTTP, it is shared, behind a proxy for this test.
     """
 
     def start(kind: Kind, *options: str) -> Peer:
@@ -59,6 +59,6 @@ def proxied_peer(
 @pytest.fixture
 def gate(stdio_server: StdioServerFactory, tmp_path: Path) -> Gate:
     """
-    A server over stdio that can be made to end at its start.
+    A server over stdio that a test can prevent from starting.
     """
     return Gate(stdio_server(), tmp_path)

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that refuse, are too busy, or fail again and again are not made worse: over every transport where that can
-happen. Errors of HTTP are reported with their status, unknown sessions opened anew.
+The client backs off from servers that refuse requests, are too busy, or fail repeatedly, over every transport where
+that can happen. HTTP errors are reported with their status, and unknown sessions are reopened.
 """
 
 import asyncio
@@ -41,15 +41,15 @@ from tests.support.waiting import LIMIT, wait_until
 
 def gateway(answer: Callable[[int], Any]) -> Any:
     """
-    An `http_transport` with something between it and the server that answers calls itself, as gateways and overloaded
-    servers do: each with what `answer` returns for its number, if anything.
+    Return an `http_transport` with a gateway that may answer calls itself, like real gateways and overloaded servers:
+    `answer` gets the number of a call and returns the answer, or None to pass on the call.
     """
 
     class Gateway(httpx2.AsyncHTTPTransport):
         calls = 0
 
         def __init__(self, **options: Any) -> None:
-            super().__init__(**{**options, "verify": False})  # it takes a while to load certificates
+            super().__init__(**{**options, "verify": False})  # loading certificates is slow
 
         async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
             if b'"tools/call"' in request.content:
@@ -69,7 +69,7 @@ def busy(status: int, retry_after: str) -> httpx2.Response:
 
 
 @every_http_transport
-def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(shared_http_server, kind):
+def test_a_busy_server_gets_its_calls_later_and_runs_each_once(shared_http_server, kind):
     server = shared_http_server(kind.transport, *kind.options)
     before = len(server.calls("echo"))
     info = kind.reach(server.url, http_transport=gateway({1: busy(429, "1"), 2: busy(503, "0")}.get))
@@ -85,7 +85,7 @@ def test_a_server_that_is_too_busy_gets_its_calls_later_and_runs_each_once(share
     assert sorted(details["text"] for _, details in server.log.events("echo")[before:]) == ["first", "second"]
 
 
-async def test_a_client_that_connects_again_leaves_a_server_alone_that_is_too_busy():
+async def test_a_reconnecting_client_waits_for_a_busy_server():
     requests = []
 
     def refuse(request: httpx2.Request) -> httpx2.Response:
@@ -101,7 +101,7 @@ async def test_a_client_that_connects_again_leaves_a_server_alone_that_is_too_bu
 
 
 @every_http_transport
-def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_take(shared_http_server, kind):
+def test_a_call_waits_for_a_busy_server_no_longer_than_its_timeout(shared_http_server, kind):
     refusing = gateway(lambda _: busy(429, formatdate(time.time() + 600, usegmt=True)))
     info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=refusing)
     with MCPConnection(info, invocation_timeout=LIMIT) as connection:
@@ -117,7 +117,7 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_the_call_may_tak
 
 
 @every_http_transport
-def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_a_reading_may_take(shared_http_server, kind):
+def test_a_read_waits_for_a_busy_server_no_longer_than_its_timeout(shared_http_server, kind):
     refusing = gateway(lambda _: busy(429, "600"))
     info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=refusing)
     with MCPConnection(info, invocation_timeout=LIMIT, connection_timeout=1) as connection:
@@ -132,7 +132,7 @@ def test_nobody_waits_for_a_server_that_is_busy_for_longer_than_a_reading_may_ta
 
 
 @pytest.mark.parametrize("reach", [StreamableHttpServerInfo, SSEServerInfo])
-def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
+def test_a_server_that_refuses_sessions_for_a_long_time_is_asked_only_once(reach):
     asked = []
 
     def refuse(request):
@@ -155,7 +155,7 @@ def test_a_server_that_wants_no_sessions_for_long_is_asked_for_one_once(reach):
 
 
 @kinds("2026", "sessions", "sse")
-def test_an_http_error_is_reported_with_its_status_and_only_a_server_that_fails_or_is_too_busy_is_left_alone(
+def test_http_errors_are_reported_with_their_status_and_only_failing_or_busy_servers_are_left_alone(
     shared_http_server, kind
 ):
     url = shared_http_server(kind.transport, *kind.options).url
@@ -177,7 +177,7 @@ def test_an_http_error_is_reported_with_its_status_and_only_a_server_that_fails_
             assert connection.status().circuit == circuit
 
 
-def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_refused(shared_http_server):
+def test_a_call_whose_repetition_is_refused_may_have_run(shared_http_server):
     breaking = gateway(lambda call: httpx2.ReadError("the connection was cut") if call == 1 else httpx2.Response(403))
     info = StreamableHttpServerInfo(shared_http_server().url, http_transport=breaking, base_delay=0.05)
     with MCPConnection(info) as connection:
@@ -194,18 +194,18 @@ def test_a_call_that_was_sent_before_may_have_run_although_its_repetition_is_ref
     ("-5", None, None),
     ("soon", None, None),
     ("inf", None, None),
-    # By the clock of the server.
+    # The times are those of the server's clock.
     ("Fri, 27 Nov 2015 12:00:30 GMT", "Fri, 27 Nov 2015 12:00:00 GMT", 30.0),
     ("Fri, 27 Nov 2015 12:00:30 GMT", "today", 0.0),
 )
-def test_what_a_server_says_of_its_pause_is_understood_or_ignored(value, date, seconds):
+def test_retry_after_is_parsed_or_ignored(value, date, seconds):
     headers = {"retry-after": value, **({"date": date} if date else {})}
     assert retry_after(httpx2.Response(429, headers=headers)) == seconds
     assert retry_after(httpx2.Response(500, headers=headers)) is None
 
 
 @kinds("stdio", "2026", "sessions", "sse")
-def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_again(
+def test_a_server_that_fails_nine_of_ten_calls_is_left_alone_and_tried_later(
     shared_http_server, stdio_server, kind, caplog
 ):
     failing = gateway(lambda call: httpx2.Response(500) if call % 10 else None)
@@ -233,7 +233,7 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_again(
         with pytest.raises(MCPOutcomeUnknownError):
             connection.call_tool(tool, arguments)
         assert 20 < (connection.status().retry_in or 0) <= 40
-        if kind.is_http:  # the tenth is answered
+        if kind.is_http:  # the tenth call is answered
             while failing.calls < 10:
                 gate._open_until = 0.0
                 in_thread(connection.call_tool, tool, arguments).exception(LIMIT)
@@ -242,7 +242,7 @@ def test_a_server_that_fails_nine_times_of_ten_is_left_alone_and_tried_again(
 
 
 @every_way
-def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
+def test_calls_over_max_in_flight_wait(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(max_in_flight=2), invocation_timeout=LONG) as connection:
         calls = [in_thread(connection.call_tool, "sleep", {"seconds": 0.3}) for _ in range(6)]
@@ -257,7 +257,7 @@ def test_only_so_many_calls_are_in_flight_and_the_others_wait(peer, kind):
     assert most == 2
 
 
-def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
+def test_a_call_that_waits_too_long_for_a_place_did_not_run(peer):
     server = peer(KINDS["stdio"])
     with MCPConnection(server.reach(max_in_flight=1), invocation_timeout=LONG) as connection:
         running = in_thread(connection.call_tool, "sleep", {"seconds": 3})
@@ -271,7 +271,7 @@ def test_a_call_that_waits_too_long_for_others_did_not_run(peer):
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])
-def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_says(shared_http_server, max_retries):
+def test_a_session_that_stays_unknown_is_reopened_max_retries_times(shared_http_server, max_retries):
     forgetful, kind = gateway(lambda _: httpx2.Response(404)), KINDS["sessions"]
     url = shared_http_server(kind.transport, *kind.options).url
     with MCPConnection(kind.reach(url, max_retries=max_retries, http_transport=forgetful)) as connection:
@@ -286,9 +286,9 @@ def test_a_session_that_stays_unknown_is_opened_anew_as_often_as_max_retries_say
     (20.0, "FFFF......." * 20, "closed"),
     (20.0, "FFFF.F", "open"),
     (None, "F" * 50, "closed"),
-    (20.0, "f" * 50, "closed"),  # calls that fail together count as one failure
+    (20.0, "f" * 50, "closed"),  # concurrent failures count as one
 )
-async def test_a_server_is_left_alone_that_failed_five_times_of_the_last_ten(pause, outcomes, state):
+async def test_a_server_that_failed_five_of_the_last_ten_calls_is_left_alone(pause, outcomes, state):
     gate, began = Gate("the server", max_in_flight=None, pause=pause), monotonic()
     for outcome in outcomes:
         if outcome == ".":
@@ -298,7 +298,7 @@ async def test_a_server_is_left_alone_that_failed_five_times_of_the_last_ten(pau
     assert gate.state == state
 
 
-async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up():
+async def test_places_are_passed_on_in_order_and_not_lost_to_cancelled_calls():
     gate = Gate("the server", max_in_flight=1, pause=None)
     first = await gate.enter(None)
     order: list[int] = []
@@ -308,7 +308,7 @@ async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up()
         order.append(number)
         gate.leave(place)
 
-    # Each in a context of its own, as calls are.
+    # Each has a separate context, like calls.
     nobody = contextvars.Context()
     waiting = [asyncio.create_task(call(number), context=nobody.copy()) for number in range(3)]
     await asyncio.sleep(0)
@@ -316,13 +316,13 @@ async def test_places_are_handed_on_in_order_and_not_lost_to_those_who_gave_up()
     waiting[0].cancel()
     await asyncio.sleep(0)
     gate.leave(first)
-    waiting[1].cancel()  # in the moment in which it was given the place
+    waiting[1].cancel()  # at the moment at which it gets the place
     await asyncio.wait(waiting)
     assert (order, gate.waiting) == ([2], 0)
 
 
 @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])
-def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
+def test_a_handler_may_call_the_server_although_max_in_flight_is_reached(
     server_info: MCPServerInfo,  # noqa: F811
 ):
     def answer(_params: Any) -> dict[str, Any]:
@@ -337,6 +337,6 @@ def test_a_handler_may_call_the_server_although_no_more_calls_may_be_in_flight(
     for handler in (answer, answer_async):
         handlers = MCPHandlers(elicitation=handler)
         with MCPConnection(info, handlers=handlers, invocation_timeout=LONG) as connection:
-            for _ in range(2):  # the place was taken once and given back once
+            for _ in range(2):  # the place was taken once and released once
                 assert text(connection.call_tool("ask_order")) == "3 red"
             assert connection._server_sessions.own.gate._places._value == 1

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Connects that fail, what a log at INFO tells of those that do not, and a URL alone, which leads to SSE if the server
-answers as the servers that know only that transport do.
+Failed connects, the log of successful ones at INFO, and plain URLs, which fall back to SSE if the server answers like
+servers that know only that transport.
 """
 
 import logging
@@ -50,14 +50,14 @@ def test_a_server_that_ends_at_its_start_or_cannot_be_started_is_reported_at_onc
     connection.close()
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="the PATH of this process counts on Windows")
-def test_what_a_missing_uvx_comes_with_is_said(tmp_path):
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows searches the PATH of this process")
+def test_the_error_for_a_missing_uvx_says_how_to_install_it(tmp_path):
     connection = MCPConnection(StdioServerInfo("uvx", ["mcp-server-time"], env={"PATH": str(tmp_path)}))
     with pytest.raises(MCPConnectionError, match=r"'uvx' was not found.*`pip install uv` installs it\.$"):
         connection.open()
 
 
-def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
+def test_a_server_without_the_wanted_tool_is_closed_at_once(stdio_server):
     server = stdio_server()
     tool, toolset = MCPTool("no_such", server.info()), MCPToolset(server.info(), tool_names=["no_such"])
     for cold in (tool, toolset):
@@ -69,10 +69,10 @@ def test_a_server_without_the_wanted_tool_is_left_at_once(stdio_server):
 
 
 @every_http_transport
-def test_a_url_alone_reaches_a_server_of_either_http_transport(peer, kind):
+def test_a_plain_url_reaches_a_server_of_either_http_transport(peer, kind):
     server = peer(kind)
     url = server.reach().url
-    # As if an SSE endpoint had another name than /sse, by which it is known without asking.
+    # Hide the path /sse, by which an SSE endpoint would be recognized without a request.
     info = StreamableHttpServerInfo(url, sse_fallback=True, base_delay=0.05)
     with MCPToolset(info) as unknown, MCPToolset(url) as known:
         assert "8" in unknown["add"].invoke(a=5, b=3)
@@ -82,7 +82,7 @@ def test_a_url_alone_reaches_a_server_of_either_http_transport(peer, kind):
     assert StreamableHttpServerInfo.from_dict(info.to_dict()) == info
 
 
-def test_the_error_of_a_url_names_what_is_there(peer):
+def test_the_error_for_a_url_names_what_answers_there(peer):
     for kind, end, fallback, named in (
         ("sse", "", False, "SSEServerInfo"),
         ("2026", "-not", True, r"streamable HTTP server at .*404"),
@@ -96,7 +96,7 @@ PACKAGE = "haystack_integrations.tools.mcp"
 
 
 @every_way
-def test_the_life_of_a_connection_is_logged_each_event_once_and_no_call_is(peer, caplog, kind):
+def test_each_event_of_a_connection_is_logged_once_and_calls_are_not_logged(peer, caplog, kind):
     caplog.set_level(logging.INFO, logger=PACKAGE)
     server = peer(kind)
     info = server.reach()
@@ -123,7 +123,7 @@ def test_the_life_of_a_connection_is_logged_each_event_once_and_no_call_is(peer,
 
 
 @every_http_transport
-def test_a_failed_connect_is_raised_and_not_logged_and_says_its_reason_and_what_to_do(http_server, caplog, kind):
+def test_a_failed_connect_is_raised_with_its_reason_and_advice_and_not_logged(http_server, caplog, kind):
     caplog.set_level(logging.INFO, logger=PACKAGE)
     server = http_server(kind.transport, *kind.options, "--token", "sesame")
     name = {"sse": "SSE", "streamable-http": "streamable HTTP"}[kind.transport]

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is there and does not answer, and closing in the middle of things, over every transport: nothing waits
-longer than it was told to, whoever waits is told so, other calls go on, and no process is left.
+A server that accepts requests but does not answer, and closing during calls, over every transport: no wait exceeds its
+limit, every waiting call gets an error, other calls continue, and no process is left.
 """
 
 import pytest
@@ -23,7 +23,7 @@ from tests.support.waiting import LIMIT, wait_until
 
 
 @every_kind
-def test_a_call_that_times_out_is_cancelled_on_the_server_and_others_go_on(peer, kind):
+def test_a_call_that_times_out_is_cancelled_on_the_server_and_others_continue(peer, kind):
     server = peer(kind)
     with (
         MCPConnection(server.reach(), invocation_timeout=LONG) as patient,
@@ -45,7 +45,7 @@ def test_a_call_that_times_out_is_cancelled_on_the_server_and_others_go_on(peer,
 
 
 @every_way
-def test_a_call_of_a_frozen_server_times_out_and_works_when_the_server_goes_on(proxied_peer, kind):
+def test_a_call_of_a_frozen_server_times_out_and_the_next_one_works_when_the_server_continues(proxied_peer, kind):
     server = proxied_peer(kind)
     with (
         MCPConnection(server.reach(), invocation_timeout=0.5) as connection,
@@ -92,7 +92,7 @@ def test_connecting_to_a_server_that_never_answers_fails_within_the_timeout_and_
     connection.close()
 
 
-def test_an_sse_server_that_acknowledges_no_message_is_given_up_for_a_new_session(proxied_peer):
+def test_an_sse_session_without_acknowledgements_is_replaced_by_a_new_session(proxied_peer):
     server = proxied_peer(KINDS["sse"])
     with MCPConnection(server.reach(timeout=2), invocation_timeout=LONG) as connection:
         server.proxy.hold()
@@ -100,7 +100,7 @@ def test_an_sse_server_that_acknowledges_no_message_is_given_up_for_a_new_sessio
         wait_until(lambda: connection.status().state != "ready", "the loss")
         assert "ReadTimeout" in connection.status().last_error
         server.proxy.release()
-        # The message that was not acknowledged may be the call, or the one before it.
+        # The unacknowledged message may be the call or the message before it.
         assert outcome(call, LIMIT) in ("ran", "may have run")
         assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert connection.status().sessions > 1

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Listings, resources, prompts and raw requests over every transport, and what becomes of them when the connection breaks.
+Listings, resources, prompts and raw requests over every transport, also when the connection breaks.
 """
 
 import pytest
@@ -16,7 +16,7 @@ from tests.support.background import in_thread
 from tests.support.kinds import LONG, every_http_kind, every_way, kinds
 from tests.support.waiting import LIMIT
 
-# The plain server over stdio has tools only.
+# The plain server over stdio has only tools.
 every_kind_with_resources = kinds("stdio of the SDK", "2026", "sessions", "sse")
 
 
@@ -39,7 +39,7 @@ async def test_resources_prompts_and_completions_are_read(proxied_peer, kind):
 
 
 @every_way
-def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
+def test_a_refused_request_is_an_error_with_the_servers_code(proxied_peer, kind):
     with MCPConnection(proxied_peer(kind).reach(), connection_timeout=LONG) as connection:
         with pytest.raises(MCPConnectionError, match=r"`no/such` of .* failed: .*Method not found") as failed:
             connection.request("no/such", {"secret": "s3cr3t-value"})
@@ -50,7 +50,7 @@ def test_what_the_server_refuses_is_an_error_with_its_code(proxied_peer, kind):
 
 
 @every_http_kind
-def test_a_reading_whose_connection_is_cut_is_repeated_and_a_raw_request_only_if_it_may_be(proxied_peer, kind):
+def test_a_read_whose_connection_is_cut_is_repeated_and_a_raw_request_only_if_allowed(proxied_peer, kind):
     server, request = proxied_peer(kind), ("resources/read", {"uri": "memo://hello"})
     with MCPConnection(server.reach(), connection_timeout=LONG, invocation_timeout=LONG) as connection:
         trap = server.proxy.cut_when(b'"resources/read"')
@@ -64,7 +64,7 @@ def test_a_reading_whose_connection_is_cut_is_repeated_and_a_raw_request_only_if
         assert trap.sprung.is_set()
 
 
-def test_a_reading_in_whose_midst_a_stdio_server_is_killed_is_repeated(sdk_stdio_server):
+def test_a_read_is_repeated_if_the_stdio_server_is_killed_during_it(sdk_stdio_server):
     server = sdk_stdio_server()
     info = server.info()
     with MCPConnection(info, connection_timeout=LONG, invocation_timeout=LONG) as connection:
@@ -76,7 +76,7 @@ def test_a_reading_in_whose_midst_a_stdio_server_is_killed_is_repeated(sdk_stdio
 
 
 @kinds("stdio of the SDK", "2026")
-def test_a_reading_that_takes_too_long_is_given_up_and_the_end_of_the_connection_ends_one(proxied_peer, kind):
+def test_a_read_ends_at_its_timeout_or_when_the_connection_is_closed(proxied_peer, kind):
     server = proxied_peer(kind)
     before = len(server.log.events("@resources/read"))
     patient = MCPConnection(server.reach(), connection_timeout=LONG, invocation_timeout=LONG)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Calls that take long, over every transport and in both eras: what is told of their progress, and how long they may take.
+Long calls, over every transport and in both eras: reports of their progress, and their time limits.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from tests.support.waiting import LIMIT
 STEPS = [(float(step), 20.0, f"step {step}") for step in range(1, 21)]
 
 
-# Where a server can report: one that answers with JSON has nowhere to.
+# The kinds that can report progress; a server that answers with JSON cannot.
 @kinds("stdio of the SDK", "2026", "sessions", "stateless", "sse")
 def test_every_report_arrives_in_order_before_a_call_returns(peer, kind):
     server = peer(kind)
@@ -58,16 +58,16 @@ def test_every_report_arrives_in_order_before_a_call_returns(peer, kind):
             assert awaited == [asyncio.get_running_loop()] * 20
 
         asyncio.run(call())
-    with MCPConnection(server.reach()) as connection:  # where nobody wants to know of progress
+    with MCPConnection(server.reach()) as connection:  # without a progress handler
         connection.call_tool("echo", {"text": "x"})
     asked = ["progress_token" in details for _, details in server.log.events("@tools/call")]
     assert asked == [True, True, False]
 
 
 @kinds("stdio of the SDK", "2026", "sessions")
-def test_progress_sets_the_deadline_back_up_to_the_total_if_that_is_wanted(peer, kind):
+def test_progress_extends_the_deadline_up_to_the_total_if_that_is_enabled(peer, kind):
     server = peer(kind)
-    # All at once: each report may be late by almost as much as one call waits for it.
+    # All run at once, because each report may be late by almost the timeout of a call.
     info = server.reach()
     steadily = CallOptions(reset_timeout_on_progress=True)
     bounds = CallOptions(reset_timeout_on_progress=True, max_total_timeout=3.2)
@@ -89,11 +89,11 @@ def test_progress_sets_the_deadline_back_up_to_the_total_if_that_is_wanted(peer,
 
 
 @kinds("stdio", "2026", "sessions", "sse")
-def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call_opens_another(
+def test_a_connection_that_is_silent_during_a_call_is_closed_and_the_next_call_opens_another(
     proxied_peer, kind, caplog
 ):
     server = proxied_peer(kind)
-    # Over SSE the call was not sent if the message before it is not acknowledged, so it waits for another session.
+    # Over SSE, a call is not sent if the message before it is not acknowledged; it waits for another session.
     limits = {"connection_timeout": 2} if kind.transport == "sse" else {}
     options = CallOptions(read_timeout=1)
     with (
@@ -114,7 +114,7 @@ def test_a_connection_that_is_silent_during_a_call_is_given_up_and_the_next_call
 
 
 @kinds("stdio", "sessions", "sse")
-def test_an_answered_ping_shows_that_a_silent_server_is_there(peer, kind):
+def test_an_answered_ping_keeps_the_connection_to_a_silent_server(peer, kind):
     server = peer(kind)
     options = CallOptions(read_timeout=2.5, ping_interval=0.3)
     with MCPConnection(server.reach(), invocation_timeout=LONG, call_options=options) as connection:
@@ -134,7 +134,7 @@ def test_a_revision_without_pings_is_reported_once(peer, kind, caplog):
 
 
 @kinds("stdio", "2026")
-def test_a_call_that_reaches_its_own_limit_raises_a_timeout_whatever_other_limits_there_are(peer, kind):
+def test_a_call_that_reaches_its_own_limit_raises_a_timeout_whatever_the_other_limits(peer, kind):
     info = peer(kind).reach()
     for timeout, options in ((1, CallOptions(read_timeout=1)), (None, CallOptions(max_total_timeout=1))):
         with MCPConnection(info, invocation_timeout=timeout, call_options=options) as connection:
@@ -144,7 +144,7 @@ def test_a_call_that_reaches_its_own_limit_raises_a_timeout_whatever_other_limit
 
 
 @kinds("stdio", "2026")
-def test_the_most_patient_call_decides_when_a_session_is_given_up(peer, kind):
+def test_the_call_with_the_longest_limit_decides_when_a_session_is_closed(peer, kind):
     server = peer(kind)
     with (
         MCPConnection(server.reach(), call_options=CallOptions(read_timeout=None), invocation_timeout=LONG) as patient,
@@ -166,7 +166,7 @@ def test_silence_adds_up_over_calls_that_time_out(proxied_peer, kind):
         connection.call_tool("add", {"a": 1, "b": 1}, invocation_timeout=LONG)
         server.freeze()
         errors = []
-        # The third call reaches the limit. If this machine stalls, its own deadline comes first, or a fourth is needed.
+        # The third call reaches the limit. On a stalled machine, its deadline may come first, and a fourth is needed.
         while connection.status().state == "ready" and len(errors) < 20:
             with pytest.raises(MCPOutcomeUnknownError) as failure:
                 connection.call_tool("add", {"a": 1, "b": 2})

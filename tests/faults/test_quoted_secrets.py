@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that quote the credentials that they were given: nobody is shown them, neither in errors nor in the log.
+Servers that quote the credentials that they got: these are shown neither in errors nor in the log.
 
-The watch over all tests sees what is shown as it is; here it may be encoded, too.
+The fixture that watches all tests finds only plain secrets; these tests also find encoded ones.
 """
 
 import base64
@@ -37,7 +37,7 @@ GITHUB_TOKEN = f"ghp_{'aB3' * 12}"
 
 
 def leaked(shown: str) -> bool:
-    """Whether a text has a part of a secret, also where it is encoded."""
+    """Return whether a text has a part of a secret, plain or encoded."""
     parts = [SECRET[:9], SECRET[-9:], TOKEN[:8], TOKEN[-8:], GITHUB_TOKEN[:12], quote(SECRET)[:12]]
     return any(part in shown for part in [*parts, base64.b64encode(f"user:{SECRET}".encode()).decode()[6:20]])
 
@@ -49,18 +49,18 @@ def assert_not_shown(error: Any, connection: MCPConnection, log: str) -> None:
 
 
 @kinds("stdio", "2026")
-def test_what_a_server_quotes_in_the_error_of_a_call_is_redacted(peer, kind, caplog, monkeypatch):
+def test_secrets_that_a_server_quotes_in_the_error_of_a_call_are_redacted(peer, kind, caplog, monkeypatch):
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("SOME_SECRET", SECRET)
     secret = Secret.from_env_var("SOME_SECRET")
     if kind.is_http:
-        # What the server does not ask for it ignores.
+        # The server ignores credentials that it does not require.
         info = peer(kind).reach(token=TOKEN, headers={"X-Custom": secret})
     else:
         info = peer(kind).reach(env={"SOME_NAME": secret, "API_TOKEN": TOKEN})
     in_url, in_base64 = quote(SECRET, safe=""), base64.b64encode(f"user:{SECRET}".encode()).decode()
     with MCPConnection(info, connection_timeout=LONG) as connection:
-        # In an error of the tool, and in one of the protocol.
+        # One is an error of the tool, the other of the protocol.
         for tool in ("fail", "refuse"):
             for quoted in (SECRET, json.dumps({"env": SECRET}), f"https://h/{in_url}?x=1", in_base64):
                 message = f"{quoted} {TOKEN} {GITHUB_TOKEN}"
@@ -72,7 +72,7 @@ def test_what_a_server_quotes_in_the_error_of_a_call_is_redacted(peer, kind, cap
 
 
 @pytest.mark.parametrize("at_connect", [True, False])
-def test_what_a_server_quotes_when_it_refuses_is_redacted(at_connect, caplog):
+def test_secrets_that_a_server_quotes_in_a_refusal_are_redacted(at_connect, caplog):
     caplog.set_level(logging.DEBUG)
     headers = {
         "www-authenticate": f'Bearer realm="{TOKEN}"',
@@ -97,10 +97,10 @@ def test_what_a_server_quotes_when_it_refuses_is_redacted(at_connect, caplog):
         assert_not_shown(failure.value, connection, caplog.text)
 
 
-def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, caplog):
+def test_bound_secrets_that_a_server_quotes_are_redacted(peer, caplog):
     caplog.set_level(logging.DEBUG)
     bound, info = {"message": Secret.from_token(SECRET)}, peer(KINDS["stdio"]).reach()
-    for name in ("fail", "refuse"):  # in an error of the tool, and in one of the protocol
+    for name in ("fail", "refuse"):  # an error of the tool, and one of the protocol
         with MCPTool(name, info, connection_timeout=LONG, bound_arguments=bound) as tool:
             with pytest.raises(MCPInvocationError, match=r"\*\*\*") as failure:
                 tool.invoke(message="of the model")
@@ -109,10 +109,10 @@ def test_what_a_server_quotes_of_a_bound_secret_is_redacted(peer, caplog):
             assert not leaked(repr(tool) + repr(tool.bound_arguments))
 
 
-def test_what_a_server_writes_to_its_log_of_the_secrets_of_a_call_is_redacted(stdio_server, caplog):
+def test_secrets_of_a_call_that_a_server_writes_to_stderr_are_redacted(stdio_server, caplog):
     caplog.set_level(logging.DEBUG)
     server = stdio_server()
-    # All that it gets is in its log, too.
+    # It also writes all its input to its log.
     args = ["-c", 'tee /dev/stderr | "$@"', "sh", server.command, *server.args]
     with MCPConnection(StdioServerInfo("/bin/sh", args), connection_timeout=LONG) as connection:
         connection.call_tool("echo", {"text": TOKEN}, secrets=[TOKEN])

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is down for a while, over every transport: calls say that the tool did not run, wait as long as they may,
-and run once when it is back. If it is not required, its toolset is empty until then.
+A server that is down for a while, over every transport: calls report that the tool did not run, or wait within their
+limit and run once when the server is back. The toolset of an optional server is empty until then.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ PATIENTLY = {"connection_timeout": LONG, "invocation_timeout": LONG}
 
 def waiting_call(server, connection, caplog) -> Future[Any]:
     """
-    Take the server down, and make a call for which the connection tries more than once to reach it.
+    Take the server down, and start a call that waits until the connection has tried to reach it more than once.
     """
     caplog.set_level(logging.INFO, logger="haystack_integrations.tools.mcp")
     server.go_down()
@@ -60,12 +60,12 @@ def waiting_call(server, connection, caplog) -> Future[Any]:
 
 
 @every_way
-def test_calls_of_a_server_that_is_down_are_tried_as_often_as_max_retries_says_and_did_not_run(peer, kind, caplog):
+def test_calls_to_a_server_that_is_down_are_tried_max_retries_times_and_did_not_run(peer, kind, caplog):
     server = peer(kind)
     with MCPConnection(server.reach(max_retries=2), invocation_timeout=LONG) as connection:
         server.go_down()
         if kind.is_http:
-            # Whether a kept-alive connection takes the first request with it is a matter of luck.
+            # The first request may or may not be lost with a kept-alive connection.
             in_thread(connection.call_tool, "add", {"a": 0, "b": 0}).exception(timeout=LIMIT)
         else:
             wait_until(lambda: connection.status().state == "lost", "the loss")
@@ -80,7 +80,7 @@ def test_calls_of_a_server_that_is_down_are_tried_as_often_as_max_retries_says_a
             assert caplog.text.count("sending it again") == 3 * 2
         else:
             assert server.gate.starts == 1 + 3 * (1 + 2)
-            # The next call starts it again, and nothing else would.
+            # Only the next call would start it again.
             assert (connection.status().state, connection.status().is_healthy) == ("lost", True)
         server.come_back()
         assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"
@@ -88,7 +88,7 @@ def test_calls_of_a_server_that_is_down_are_tried_as_often_as_max_retries_says_a
 
 
 @every_streamable_kind
-def test_a_call_that_gets_no_connection_before_its_deadline_says_that_the_tool_did_not_run(peer, kind):
+def test_a_call_without_a_connection_at_its_deadline_did_not_run(peer, kind):
     is_down = threading.Event()
 
     class Filtered(httpx2.AsyncHTTPTransport):
@@ -120,7 +120,7 @@ def test_a_call_waits_for_a_server_that_is_down_and_runs_once_when_it_is_back(pr
 
 
 @kinds("stdio", "sessions", "sse")
-def test_closing_while_a_call_waits_for_a_server_that_is_down_ends_the_attempts(proxied_peer, caplog, kind):
+def test_closing_ends_the_attempts_of_a_call_that_waits_for_a_server_that_is_down(proxied_peer, caplog, kind):
     server = proxied_peer(kind)
     connection = MCPConnection(server.reach(max_retries=10_000), **PATIENTLY)
     connection.open()
@@ -130,7 +130,7 @@ def test_closing_while_a_call_waits_for_a_server_that_is_down_ends_the_attempts(
         call.result(timeout=LIMIT)
 
 
-def test_a_call_that_may_be_repeated_and_cannot_be_may_have_run(gate):
+def test_a_lost_call_that_could_not_be_repeated_may_have_run(gate):
     with MCPConnection(gate.server.info(max_retries=1), invocation_timeout=LONG) as connection:
         call = in_thread(connection.call_tool, "sleep", {"seconds": LONG}, may_repeat=True)
         gate.server.wait_for("sleep")
@@ -146,11 +146,11 @@ def test_calls_that_wait_for_a_server_share_the_attempts_to_start_it(gate):
         _take_down(gate, connection)
         calls = together([lambda: connection.call_tool("add", {"a": 1, "b": 1})] * 10)
         assert {outcome(call, LIMIT) for call in calls} == {"did not run"}
-        # Not 30: who comes late may begin a round of its own.
+        # Fewer than 30, although a late call may begin another round of attempts.
         assert gate.starts <= 1 + 3 * 3
 
 
-def test_a_call_waits_for_a_server_no_longer_than_the_connection_timeout_and_then_nobody_tries(gate):
+def test_a_call_waits_for_a_server_no_longer_than_the_connection_timeout_and_the_attempts_end(gate):
     with MCPConnection(gate.server.info(max_retries=1000), connection_timeout=1.5) as connection:
         _take_down(gate, connection)
         with pytest.raises(MCPInvocationError, match=r"(?s)timed out after.*exit code 9.*did not run"):
@@ -192,7 +192,7 @@ def test_a_server_that_is_down_leaves_its_toolset_empty_until_it_is_back(peer, k
         assert repr(toolset).endswith("tools=['add'])")
 
 
-def test_a_lost_server_that_does_not_come_back_takes_its_tools_out(peer):
+def test_the_tools_of_a_lost_server_that_does_not_come_back_are_removed(peer):
     server = peer(KINDS["stdio"])
     with MCPToolset(server.reach(max_retries=0), required=False) as toolset, MCPToolset(COUNTER) as other:
         assert "add" in toolset
@@ -206,7 +206,7 @@ def test_a_lost_server_that_does_not_come_back_takes_its_tools_out(peer):
         assert "add" in toolset
 
 
-def test_attempts_go_on_for_days():
+def test_attempts_continue_for_days():
     assert 30 <= back_off(10_000, base=1.0, longest=60.0) <= 60
 
 
@@ -224,7 +224,7 @@ def test_closing_ends_the_attempts_to_reach_a_server(peer):
         assert not toolset._retry.is_running
         assert toolset.connection.status().state == "closed"
     server.come_back()
-    # The first toolset may not be collected yet, and then shares an attempt that began before.
+    # If the first toolset is not garbage-collected yet, this one shares its running attempt.
     toolset.warm_up()
     wait_until(lambda: "add" in toolset, "the tool")
     toolset.close()
@@ -259,14 +259,14 @@ def test_attempts_that_two_threads_begin_at_once_are_one(monkeypatch):
     retry.stop()
 
 
-def test_a_server_that_does_not_answer_holds_up_only_the_first_warm_up():
+def test_a_server_that_does_not_answer_delays_only_the_first_warm_up():
     with MCPToolset(StdioServerInfo("sleep", ["600"]), required=False, connection_timeout=0.3) as toolset:
         toolset.connection.connection_timeout = 600
         in_thread(toolset.warm_up).result(LIMIT)
         assert list(toolset) == []
 
 
-def test_a_tool_that_a_reachable_server_does_not_have_is_an_error_all_the_same():
+def test_a_tool_that_a_reachable_optional_server_does_not_have_is_still_an_error():
     with pytest.raises(MCPToolNotFoundError, match="Did you mean 'add'"):
         MCPToolset(COUNTER, tool_names=["ad"], required=False, eager_connect=True)
 

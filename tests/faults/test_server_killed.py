@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A server that is killed, or a connection to it that is cut: the next call reaches it again, a call that was under way
-fails at once, and nothing runs twice.
+A server is killed, or the connection to it is cut: the next call reaches it again, a running call fails at once, and
+nothing runs twice.
 """
 
 import pytest
@@ -17,7 +17,7 @@ from tests.support.waiting import LIMIT, wait_until
 
 
 @every_kind
-def test_calls_after_a_server_was_killed_reach_the_next_one_in_one_new_session(peer, kind):
+def test_calls_after_a_kill_reach_the_restarted_server_in_one_new_session(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach()) as connection:
         assert text(connection.call_tool("add", {"a": 1, "b": 1})) == "2"
@@ -30,7 +30,7 @@ def test_calls_after_a_server_was_killed_reach_the_next_one_in_one_new_session(p
 
 
 @kinds("stdio", "sse")
-def test_a_server_that_is_killed_between_calls_is_missed_without_a_call_and_opened_at_a_warm_up(peer, kind):
+def test_a_kill_between_calls_is_noticed_without_a_call_and_a_warm_up_reconnects(peer, kind):
     server = peer(kind)
     with MCPToolset(server.reach()) as toolset:
         server.kill()
@@ -63,7 +63,7 @@ def test_a_killed_server_fails_the_pending_call_at_once_saying_that_the_tool_may
     assert server.calls() == ["sleep", "add"]
 
 
-def test_a_call_that_may_be_repeated_is_sent_as_often_as_max_retries_says(stdio_server):
+def test_a_call_that_may_be_repeated_is_repeated_max_retries_times(stdio_server):
     server = stdio_server()
     with MCPConnection(server.info(), invocation_timeout=LONG) as connection:
         with pytest.raises(MCPInvocationError, match="may have run"):
@@ -91,7 +91,7 @@ def test_a_cut_connection_fails_the_pending_call_at_once_and_it_is_not_repeated(
     server = proxied_peer(kind)
     before = len(server.calls())
     with MCPConnection(server.reach(), invocation_timeout=LONG) as connection:
-        # If the call did not get through, nobody can tell from here.
+        # The client cannot know whether the call reached the server.
         trap = server.proxy.cut_when(b'"tools/call"', when=when)
         with pytest.raises(MCPInvocationError, match="may have run"):
             connection.call_tool("echo", {"text": "once"})
@@ -99,7 +99,7 @@ def test_a_cut_connection_fails_the_pending_call_at_once_and_it_is_not_repeated(
         if when == "forwarded":
             wait_until(lambda: len(server.calls()) > before, "the execution")
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
-        if kind.transport == "streamable-http":  # where a connection that is cut between calls is not missed
+        if kind.transport == "streamable-http":  # it does not notice a connection that is cut between calls
             sessions = connection.status().sessions
             server.proxy.cut()
             assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What OpenTelemetry is told of a connection: where its requests belong, whose they are, and no errors that are none.
+The spans of a connection in OpenTelemetry: their parents, their servers, and no false errors.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from tests.support.waiting import wait_until
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """
-    Collects the spans of requests; `spans.tracer` makes others.
+    Collects the spans of requests; `spans.tracer` creates others.
     """
     try:
         from opentelemetry.sdk.trace import TracerProvider
@@ -51,7 +51,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 @every_kind
-def test_requests_are_traced_below_their_caller_with_the_server_and_without_false_errors(spans, peer, kind):
+def test_spans_of_requests_have_their_callers_span_as_parent_and_no_false_errors(spans, peer, kind):
     def call():
         spans.clear()
         with spans.tracer.start_as_current_span("caller") as caller:
@@ -62,7 +62,7 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
             assert span.attributes["mcp.server"] == info.describe()
         assert finished["tools/call add"].attributes["mcp.server.name"] == connection.status().server_name
         failed = [name for name, span in finished.items() if not span.status.is_ok or span.events]
-        # Over HTTP a server is really asked for its revisions, and one of an earlier era really refuses to answer.
+        # Over HTTP, `server/discover` is really sent, and a server of an earlier era really refuses it.
         asks_in_vain = kind.transport == "streamable-http" and "legacy" in kind.options
         assert [name for name in failed if not (asks_in_vain and name == "server/discover")] == []
         return list(finished)
@@ -85,7 +85,7 @@ def test_requests_are_traced_below_their_caller_with_the_server_and_without_fals
             assert call() == requests
 
 
-def test_the_server_gets_the_trace_of_the_caller(spans, patient_stdio_server, http_server):
+def test_the_server_gets_the_trace_context_of_the_caller(spans, patient_stdio_server, http_server):
     stdio, http = patient_stdio_server(), http_server(script=PATIENT_SERVER)
     infos = (stdio.info(), StreamableHttpServerInfo(http.url))
     for info, log in zip(infos, (stdio.log, http.log), strict=True):

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Answers that nobody can read, or that are too large: mended, or the call fails at once and says that it may have run.
-And arguments that are no JSON, which are refused before anything is sent.
+Answers that cannot be read or are too large are repaired, or the call fails at once and reports that it may have run.
+Arguments that are not JSON are refused before anything is sent.
 """
 
 import json
@@ -55,7 +55,7 @@ UNREADABLE = [
 
 
 @every_raw_way
-def test_broken_text_is_mended_and_a_call_whose_answer_cannot_be_read_fails_alone_and_at_once(way):
+def test_broken_text_is_repaired_and_an_unreadable_answer_fails_only_its_call_at_once(way):
     with MCPConnection(raw_server(way, failure_pause=None), invocation_timeout=LIMIT) as connection:
         for raw, said in MENDED.items():
             assert text(connection.call_tool("say", {"raw": raw})) == said
@@ -103,7 +103,7 @@ EVENTS += ": a comment\n\nevent: ping\ndata: {}\n\nevent: endpoint-of-others\nda
 
 
 @pytest.mark.parametrize("way", ["stdio", "sse", "events"])
-def test_what_answers_nothing_is_ignored(way):
+def test_messages_that_answer_no_request_are_ignored(way):
     fine = result("fine")
     raw = "\n".join([*NOISE, "", " ", fine]) if way == "stdio" else f"{EVENTS}data: {fine}\n\n"
     with MCPConnection(raw_server(way), invocation_timeout=LIMIT) as connection:
@@ -134,7 +134,7 @@ PHP = {
     "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "a", "_meta": []}]}, {"title": "odd"}]},
 }
 NEWEST = {
-    "initialize": {"protocolVersion": "2026-07-28"},  # which has no handshake
+    "initialize": {"protocolVersion": "2026-07-28"},  # a revision without a handshake
     "server/discover": {
         "supportedVersions": ["2026-07-28"],
         "capabilities": PHP["initialize"]["capabilities"],
@@ -159,10 +159,10 @@ SMALL = {"max_message_size": 100_000}
 
 
 @every_raw_way
-def test_an_answer_that_is_too_large_fails_its_call_alone(way):
+def test_an_answer_that_is_too_large_fails_only_its_call(way):
     id_last = '{"result":{"content":[],"x":"$FILL"},"jsonrpc":"2.0","id":$ID}'
     with MCPConnection(raw_server(way, **SMALL), invocation_timeout=LONG) as connection:
-        other = in_thread(connection.call_tool, "wait") if way != "sse" else None  # where it ends the session
+        other = in_thread(connection.call_tool, "wait") if way != "sse" else None  # over SSE, it ends the session
         for raw in (result("$FILL"), id_last):
             with pytest.raises(MCPOutcomeUnknownError, match=r"`max_message_size` .* 100,000 bytes.* may have run"):
                 connection.call_tool("say", {"raw": raw, "fill": 150_000})
@@ -176,7 +176,7 @@ def test_an_answer_that_is_too_large_fails_its_call_alone(way):
 
 
 @every_raw_way
-def test_a_large_answer_arrives_whole(way):
+def test_a_large_answer_arrives_completely(way):
     texts = [*map(str, range(3_000)), "line\n" * 20_000 + "\u6f22" * 20_000 + "\U0001f600" * 10_000]
     structured = {"rows": [{"id": number, "name": f"n{number}"} for number in range(6_000)]}
     content = [{"type": "text", "text": each} for each in texts]
@@ -188,7 +188,7 @@ def test_a_large_answer_arrives_whole(way):
             assert read.structured_content == structured
 
 
-def test_both_ends_of_a_large_error_are_shown():
+def test_the_beginning_and_end_of_a_large_error_are_shown():
     lines = [{"type": "text", "text": f"block {number}"} for number in range(3_000)]
     raw = f'{{"jsonrpc":"2.0","id":$ID,"result":{json.dumps({"content": lines, "isError": True})}}}'
     with MCPConnection(raw_server("json"), invocation_timeout=LIMIT) as connection:
@@ -199,14 +199,14 @@ def test_both_ends_of_a_large_error_are_shown():
 
 
 @pytest.mark.parametrize("way", ["json", "events"])
-def test_a_compressed_answer_is_measured_as_it_is_decompressed(way):
+def test_the_size_of_a_compressed_answer_is_limited_during_decompression(way):
     with MCPConnection(raw_server(way, **SMALL), invocation_timeout=LONG) as connection:
         assert text(connection.call_tool("say", {"raw": result("fine"), "encoding": "gzip"})) == "fine"
         tracemalloc.start()
         try:
             with pytest.raises(MCPOutcomeUnknownError, match="`max_message_size`"):
                 connection.call_tool("say", {"raw": result("$FILL"), "fill": 40_000_000, "encoding": "gzip"})
-            # The server has the text twice, before it compresses it. Nobody else has it.
+            # Only the server has copies of the text: two, before it compresses the text.
             assert tracemalloc.get_traced_memory()[1] < 110_000_000
         finally:
             tracemalloc.stop()
@@ -217,7 +217,7 @@ SECRET = "sk-s3ntinel-4711"
 
 
 @every_way
-def test_what_cannot_be_sent_is_named_and_harms_no_other_call(proxied_peer, kind):
+def test_the_error_names_an_argument_that_cannot_be_sent_and_other_calls_are_not_affected(proxied_peer, kind):
     server = proxied_peer(kind)
     with MCPConnection(server.reach(), invocation_timeout=60) as connection:
         for argument in (f"{SECRET}\ud83d", SECRET.encode() + b"\xff", {"deep": object()}):
@@ -231,7 +231,7 @@ def test_what_cannot_be_sent_is_named_and_harms_no_other_call(proxied_peer, kind
         assert connection.status().sessions == 1
 
 
-def test_an_argument_that_can_be_read_once_only_reaches_the_server(stdio_server):
+def test_an_argument_that_can_be_read_only_once_reaches_the_server(stdio_server):
     server = stdio_server()
     with MCPConnection(server.info()) as connection:
         connection.call_tool("echo", {"text": (letter for letter in "ab")})
