@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that ask their client for something, one for each way to reach it and each era of the protocol.
+Fixtures: servers that send requests to the client, for each transport and each era of the protocol.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from tests.support.kinds import KINDS
 from tests.support.processes import ASKING_SERVER, prepared_script
 
 EVERY_WAY = ["stdio", "2026", "sessions", "sse", "in process"]
-# Requests in the course of a call, and the new era's results that ask for input.
+# Requests during a call, and the newest era's results that ask for input.
 BOTH_ERAS = ["sessions", "2026"]
 
 Ask = Callable[..., MCPConnection]
@@ -32,7 +32,7 @@ Ask = Callable[..., MCPConnection]
 @pytest.fixture
 def server_info(way: str, shared_http_server: HttpServerFactory) -> MCPServerInfo:
     """
-    How to reach a server that asks, by one of `EVERY_WAY`.
+    Return the server info of an asking server, for one of `EVERY_WAY`.
     """
     if way == "stdio":
         command, *arguments = prepared_script(ASKING_SERVER)
@@ -52,7 +52,7 @@ def way(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def ask(server_info: MCPServerInfo) -> Iterator[Ask]:
     """
-    Connects to a server that asks: `ask(**fields of MCPHandlers)`. The connections are closed at the end.
+    Connects to an asking server: `ask(**fields of MCPHandlers)`. Closes the connections at the end.
     """
     connections: list[MCPConnection] = []
 

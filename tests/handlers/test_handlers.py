@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What servers get that ask their client for something, in both eras of the protocol and over every transport.
+The answers to servers that send requests to the client, in both eras of the protocol and over every transport.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.scripted_peer import HttpRequest, ScriptedPeer, response, result
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
-# Of the server in this process.
+# The warning comes from the server in this process.
 pytestmark = pytest.mark.filterwarnings("ignore:The logging capability is deprecated")
 
 in_every_way = pytest.mark.parametrize("way", EVERY_WAY)
@@ -61,7 +61,7 @@ class Silent:
 
 
 class UI:
-    """A ConfirmationUI in which somebody answers, and which remembers what it showed."""
+    """A ConfirmationUI that gives one answer, and records the questions."""
 
     def __init__(self, action: str = "confirm", **answer: Any) -> None:
         self.answer = SimpleNamespace(action=action, **answer)
@@ -81,7 +81,7 @@ def raises(error: Any) -> Callable[[Any], str]:
 
 def callbacks(**fields: Any) -> Callbacks:
     """
-    What a session with a server has.
+    Return the callbacks of a session with a server.
     """
     return Callbacks(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
 
@@ -95,7 +95,7 @@ HELLO = types.TextContent(type="text", text="Hello")
 
 
 class TestSampling:
-    async def test_what_a_function_returns_is_sent_also_a_picture_and_an_answer_of_the_sdk(self) -> None:
+    async def test_the_value_of_a_function_is_sent_including_pictures_and_answers_of_the_sdk(self) -> None:
         async def sent(given: Any) -> Any:
             sampler = Sampler(MCPSampling(function=lambda _: given), "a server")
             return await sampler.answer(sampling_request(("user", HELLO)))
@@ -106,7 +106,7 @@ class TestSampling:
         picture = ChatMessage(ChatRole.ASSISTANT, [ImageContent(PIXEL, "image/png", validation=False)])
         assert (await sent(picture)).content == types.ImageContent(type="image", data=PIXEL, mime_type="image/png")
 
-    async def test_a_sound_goes_to_the_model_as_a_file(self) -> None:
+    async def test_audio_is_passed_to_the_model_as_a_file(self) -> None:
         model = ScriptedChatGenerator([say("heard")])
         sound = types.AudioContent(type="audio", data="AAAA", mime_type="audio/wav")
         sampler = Sampler(MCPSampling(chat_generator=model), "a server")
@@ -115,7 +115,7 @@ class TestSampling:
         [file] = model.turns[0].messages[0].files
         assert (file.base64_data, file.mime_type) == ("AAAA", "audio/wav")
 
-    async def test_what_was_used_is_counted_and_a_request_for_too_much_gets_the_rest(self, caplog):
+    async def test_used_tokens_are_counted_and_a_request_for_too_many_gets_the_rest(self, caplog):
         asked: list[int] = []
 
         def answer(params: types.CreateMessageRequestParams) -> ChatMessage:
@@ -134,7 +134,7 @@ class TestSampling:
         assert isinstance(await sampler.answer(sampling_request(("user", HELLO))), types.ErrorData)
         assert "`max_requests`=1" in caplog.text
 
-    def test_a_chat_generator_answers_with_what_the_server_asks_for(self, ask: Ask) -> None:
+    def test_a_chat_generator_answers_with_the_options_of_the_server(self, ask: Ask) -> None:
         meta = {"model": "tiny-1", "finish_reason": "length"}
         model = ScriptedChatGenerator([ChatMessage.from_assistant("a reply", meta=meta)])
         threads: list[threading.Thread] = []
@@ -182,13 +182,13 @@ CHOICES = types.ElicitRequestFormParams(
             "one": {"type": "string", "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]},
             "some": {"type": "array", "items": {"type": "string", "enum": ["x", "y"]}},
             "titled": {"type": "array", "items": {"anyOf": [{"const": "p", "title": "Pea"}]}},
-            # More than one of these fits as soon as their patterns are not looked at.
+            # Without their patterns, more than one of these would fit.
             "free": {"oneOf": [{"type": "string", "pattern": "^a"}, {"type": "string", "pattern": "^b"}]},
         },
     },
 )
 CHOSEN = {"one": "b", "some": ["x", "y"], "titled": ["p"], "free": "abc"}
-# What makes no sense is the affair of the server.
+# Nonsense in the form is the server's responsibility.
 ODD_FORM = types.ElicitRequestFormParams(message="?", requested_schema={"properties": {"name": {"type": "odd"}}})
 TO_URL = types.ElicitRequestURLParams(message="Pay.", url=URL, elicitation_id="1")
 
@@ -204,7 +204,9 @@ class TestElicitation:
         (ODD_FORM, {"name": "x"}, types.ElicitResult(action="accept", content={"name": "x"})),
         (FORM, types.ErrorData(code=-1, message="No"), types.ErrorData(code=-1, message="No")),
     )
-    def test_short_answers_stand_for_the_ones_of_the_protocol(self, params: Any, answer: Any, expected: Any) -> None:
+    def test_short_answers_are_converted_to_those_of_the_protocol(
+        self, params: Any, answer: Any, expected: Any
+    ) -> None:
         assert elicit_result(params, answer) == expected
 
     @rows(
@@ -218,7 +220,9 @@ class TestElicitation:
         (CHOICES, {"titled": ["s3ntinel"]}, "what it filled in does not fit the form: titled"),
         (FORM, {"s3ntinel": "x"}, "what it filled in does not fit the form: name is required"),
     )
-    def test_an_answer_that_cannot_be_sent_is_named_and_not_quoted(self, params: Any, answer: Any, error: str) -> None:
+    def test_the_error_for_an_answer_that_cannot_be_sent_does_not_quote_it(
+        self, params: Any, answer: Any, error: str
+    ) -> None:
         with pytest.raises((TypeError, ValueError)) as raised:
             elicit_result(params, answer)
         assert error in str(raised.value)
@@ -247,11 +251,11 @@ class TestElicitation:
         ("nonsense", True),
         ([], True),
     )
-    async def test_without_a_user_who_was_at_a_url_no_further_call_is_made(self, elicitations, answer):
+    async def test_a_call_is_not_repeated_unless_the_user_has_opened_the_url(self, elicitations, answer):
         data = {"elicitations": elicitations}
         assert await callbacks(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
 
-    def test_the_ready_made_ones_answer_without_asking(self, ask: Ask) -> None:
+    def test_the_ready_made_handlers_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
         assert text(accepting.call_tool("ask_order")) == "2 blue"
         assert text(accepting.call_tool("ask_url")) == "decline"
@@ -270,7 +274,7 @@ class TestElicitation:
         assert ui.shown[0] == (r"Bank\u200b", r"Fine?\u001b[2K\rOK?", {r"colour\u200b": r"\u202ered"})
         assert ui.shown[1][2] == {"url": r"https://a\u202e.example"}
 
-    def test_the_user_sees_what_the_fields_of_a_form_are_and_what_can_be_chosen(self) -> None:
+    def test_the_user_sees_the_fields_and_choices_of_a_form(self) -> None:
         colours = [{"const": "r", "title": "Red"}, {"const": "b", "title": "B\x1blue"}, "odd"]
         schema = {
             "properties": {
@@ -285,7 +289,7 @@ class TestElicitation:
         told = ["count: How many", r"colour: Of the walls; r (Red), b (B\u001blue)", "sizes: s, l"]
         assert ui.shown[0][1].split("\n") == ["Fine?", *told]
 
-    def test_a_call_that_needs_a_url_is_sent_again_once_the_user_was_there(self, ask: Ask) -> None:
+    def test_a_call_that_needs_a_url_is_sent_again_after_the_user_has_opened_it(self, ask: Ask) -> None:
         urls = []
 
         def open_url(params: types.ElicitRequestURLParams) -> bool:
@@ -301,7 +305,7 @@ class TestElicitation:
 
 
 class TestRoots:
-    def test_paths_become_uris_and_a_function_gives_the_roots_of_the_moment(self, ask: Ask, tmp_path: Path) -> None:
+    def test_paths_become_uris_and_a_function_returns_the_current_roots(self, ask: Ask, tmp_path: Path) -> None:
         roots: list[Any] = [tmp_path, "file:///srv/data"]
         connection = ask(roots=lambda: roots)
         assert f"{tmp_path.as_uri()} {tmp_path.name}" in text(connection.call_tool("ask_roots"))
@@ -311,9 +315,11 @@ class TestRoots:
         assert roots_result(types.ListRootsResult(roots=roots)).roots == roots
 
     @in_every_way
-    async def test_a_server_with_sessions_is_told_that_they_changed_and_others_ask_in_each_call(self, ask: Ask) -> None:
+    async def test_a_server_with_sessions_is_notified_of_changed_roots_and_others_ask_in_each_call(
+        self, ask: Ask
+    ) -> None:
         connection = ask(roots=lambda: ["/srv"])
-        assert connection.notify_roots_changed() is False  # nobody to tell yet
+        assert connection.notify_roots_changed() is False  # there is no session yet
         told = int(text(await connection.call_tool_async("root_changes")))
         has_sessions = (connection.status().protocol_version or "") < "2026"
         for number in (1, 2):
@@ -326,7 +332,7 @@ class TestRoots:
 
 
 class TestLogging:
-    def test_functions_get_them_in_order_and_raw_and_hold_up_no_call(self, ask: Ask) -> None:
+    def test_functions_get_log_messages_unchanged_and_in_order_without_delaying_calls(self, ask: Ask) -> None:
         got: list[Any] = []
         raw: list[Any] = []
         release = threading.Event()
@@ -345,14 +351,14 @@ class TestLogging:
         assert raw[0].params.data == "0"
 
     @pytest.mark.parametrize("way", ["2026"])
-    def test_a_handler_that_cannot_fire_is_reported(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_handler_that_will_never_be_called_is_reported(self, ask: Ask, caplog: pytest.LogCaptureFixture) -> None:
         ask(logging=print).open()
         assert "`logging` of MCPHandlers has no effect" in caplog.text
         assert "`log_level`" in caplog.text
         callbacks(elicitation=answer_later).opened("2025-06-18", {}, None)
         assert "has no calls that are left open; questions are cancelled" in caplog.text
 
-    async def test_a_recipient_that_fails_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):
+    async def test_a_failing_log_handler_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):
         monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
         go_on, got = asyncio.Event(), []
 
@@ -373,7 +379,7 @@ class TestLogging:
         assert "A function is too slow for what a server sends; the oldest message was dropped" in caplog.text
         assert "s3cret-key" not in caplog.text
 
-    async def test_a_server_that_refuses_to_set_the_level_in_its_own_way_is_connected_to(self) -> None:
+    async def test_a_server_that_refuses_the_log_level_in_an_odd_way_can_be_used(self) -> None:
         opening = {"protocolVersion": "2025-06-18", "capabilities": {"logging": {}, "tools": {}}, "serverInfo": {}}
         results: dict[str, Any] = {"initialize": opening, "tools/list": {"tools": []}}
 
@@ -390,7 +396,7 @@ class TestLogging:
                 assert await connection.list_tools_async() == []
 
     @in_every_way
-    def test_log_messages_go_to_a_logger_with_the_name_of_the_server(self, ask, caplog):
+    def test_log_messages_are_passed_to_a_logger_with_the_name_of_the_server(self, ask, caplog):
         connection = ask(log_level="info")
         with caplog.at_level(logging.DEBUG, logger=LOGGER_NAME):
             connection.call_tool("log", {"level": "warning", "text": "hot\n{pan}"})
@@ -406,7 +412,7 @@ class TestLogging:
         ]
 
 
-# What the server refuses by itself, and what only the client refuses.
+# Requests that the server refuses itself, and requests that only the client refuses.
 @pytest.mark.parametrize(
     ("tool", "field"), [("ask_model", "sampling"), ("ask_roots", "roots"), ("ask_url", "elicitation")]
 )
@@ -430,7 +436,7 @@ class TestFunctions:
         ("roots", lambda: "/srv", "TypeError: roots must be a list of paths or file:// URIs, got str"),
         ("roots", lambda: ["https://example.com/secret"], "a root must be a path or a file:// URI, got https://…"),
     )
-    async def test_if_one_fails_the_log_says_why(self, field, handler, told, caplog):
+    async def test_the_log_says_why_a_handler_failed(self, field, handler, told, caplog):
         sampling = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
         request = sampling if field == "sampling" else types.ListRootsRequest()
         answer = await callbacks(**{field: handler}).answer(request)
@@ -439,9 +445,9 @@ class TestFunctions:
         assert told in caplog.text
         caplog.clear()
 
-    async def test_if_one_fails_the_server_does_not_learn_why_and_the_session_goes_on(self, ask: Ask) -> None:
+    async def test_the_server_does_not_learn_why_a_handler_failed_and_the_session_continues(self, ask: Ask) -> None:
         async def answer(_: Any) -> str:
-            raise asyncio.CancelledError("no such shelf")  # which ends nothing but itself
+            raise asyncio.CancelledError("no such shelf")  # it ends only the handler
 
         connection = ask(sampling=answer)
         with pytest.raises(MCPInvocationError, match="The client's sampling handler failed") as raised:
@@ -449,7 +455,7 @@ class TestFunctions:
         assert "shelf" not in str(raised.value)
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1})) == "2"
 
-    def test_one_sees_the_context_variables_of_whoever_makes_the_call_and_outlives_their_loop(self, ask: Ask) -> None:
+    def test_a_handler_sees_its_callers_context_variables_and_outlives_the_callers_loop(self, ask: Ask) -> None:
         user, seen = ContextVar("user", default="nobody"), []
 
         def consent(_: Any) -> bool:
@@ -469,7 +475,7 @@ class TestFunctions:
         assert seen == ["alice", "alice", "bob", "bob"]
 
     @pytest.mark.parametrize("way", ["2026"])
-    def test_if_one_hangs_the_calls_timeout_still_holds(self, ask: Ask) -> None:
+    def test_the_timeout_of_a_call_applies_while_a_handler_hangs(self, ask: Ask) -> None:
         release = threading.Event()
         connection = ask(invocation_timeout=1.0, sampling=lambda _: release.wait(LIMIT))
         connection.open()
@@ -479,7 +485,7 @@ class TestFunctions:
         finally:
             release.set()
 
-    async def test_async_ones_run_in_the_loop_of_their_caller(self, ask: Ask) -> None:
+    async def test_async_handlers_run_in_the_loop_of_their_caller(self, ask: Ask) -> None:
         loops: dict[str, set[asyncio.AbstractEventLoop]] = {}
         here, theirs = asyncio.get_running_loop(), AsyncExecutor.get_instance().get_loop()
 
@@ -502,13 +508,13 @@ class TestFunctions:
             for request in (("ask_model", {"prompt": "x"}), ("log", {"level": "info", "text": "x"})):
                 if loop is here:
                     await connection.call_tool_async(*request)
-                else:  # a thread may be that of the loop, which is blocked while it waits
+                else:  # a sync handler may run in the thread of the loop, which is blocked meanwhile
                     connection.call_tool(*request)
             expected = {field: {loop} for field in ("function", "consent", "logging", "messages")}
             await wait_until_async(lambda: loops == expected, lambda: f"{expected}, not {loops}")  # noqa: B023
 
     @pytest.mark.parametrize(("way", "how"), [("sessions", "cancelled"), ("2026", "cancelled"), ("stdio", "timed out")])
-    async def test_an_async_one_ends_with_its_call(self, ask: Ask, how: str) -> None:
+    async def test_an_async_handler_ends_with_its_call(self, ask: Ask, how: str) -> None:
         started, ended = asyncio.Event(), asyncio.Event()
 
         async def answer(_: Any) -> str:
@@ -531,7 +537,7 @@ class TestFunctions:
         assert text(await connection.call_tool_async("add", {"a": 1, "b": 1}, invocation_timeout=LIMIT)) == "2"
 
     @pytest.mark.parametrize("way", ["sessions", "stdio"])
-    def test_an_async_one_may_clean_up_when_the_connection_is_closed(
+    def test_an_async_handler_may_clean_up_when_the_connection_is_closed(
         self, ask: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("haystack_integrations.tools.mcp.protocol.channel._ENDING_TIMEOUT", LIMIT)
@@ -556,7 +562,7 @@ class TestFunctions:
         assert notes == ["started", "cleaned up"]
 
     @pytest.mark.parametrize("way", ["sessions"])
-    def test_many_at_once_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
+    def test_many_concurrent_handlers_may_wait_for_each_other_without_running_out_of_threads(self, ask: Ask) -> None:
         barrier = threading.Barrier(50)
 
         def answer(_: Any) -> str:
@@ -580,14 +586,14 @@ def test_connections_share_a_session_only_if_their_handlers_are_equal(ask: Ask) 
     assert [connection.status().users for connection in connections] == [2, 2, 1, 1]
 
 
-def test_the_server_learns_who_the_client_says_it_is_and_that_it_has_tasks(ask: Ask) -> None:
+def test_the_server_gets_the_clients_name_and_its_support_of_tasks(ask: Ask) -> None:
     connection = ask(client_info={"name": "kiosk", "version": "7"})
     connection.open()
     told = [TASKS] if (connection.status().protocol_version or "") > "2026" else []
     assert text(connection.call_tool("who")) == f"kiosk 7 {told}"
 
 
-# Of the package itself, where there are tasks.
+# The package itself uses this extension, where it supports tasks.
 TASKS = "io.modelcontextprotocol/tasks"
 
 
@@ -595,7 +601,7 @@ class One(Extension):
     identifier = "com.example/one"
 
 
-def test_the_status_tells_the_extensions_of_both_sides() -> None:
+def test_the_status_lists_the_extensions_of_both_sides() -> None:
     with MCPConnection(InProcessServerInfo(MCPServer("extended", extensions=[One()]))) as connection:
         assert connection.status().extensions == {
             "com.example/one": {"server": {}, "client": None},

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers that offer the model tools of their own: calls go back to the server, and their results to the model.
+Servers that offer tools to the model: calls are returned to the server, and their results to the model.
 """
 
 import json
@@ -26,7 +26,7 @@ FORECASTS = ChatMessage.from_assistant(
     "Let me see.",
     tool_calls=[
         ToolCall("weather_of", {"city": "Rome"}, id="one"),
-        ToolCall("weather_of", {"city": "Atlantis"}),  # some providers give no id
+        ToolCall("weather_of", {"city": "Atlantis"}),  # some providers omit the id
     ],
 )
 ASKED = {"prompt": "How is the weather?"}
@@ -34,7 +34,7 @@ ASKED = {"prompt": "How is the weather?"}
 
 @component
 class Deaf:
-    """A chat generator that takes no tools."""
+    """A chat generator without tool support."""
 
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage]) -> dict[str, list[ChatMessage]]:
@@ -61,7 +61,7 @@ def test_the_model_calls_the_servers_tool_and_gets_its_results(ask: Ask) -> None
     assert atlantis.tool_call_result.origin == called.tool_calls[1]
 
 
-def test_a_function_that_says_so_answers_with_calls(ask: Ask) -> None:
+def test_a_function_that_declares_tool_support_answers_with_calls(ask: Ask) -> None:
     replies = iter([ChatMessage.from_assistant(tool_calls=[ToolCall("weather_of", {"city": "Rome"}, id="1")]), "Wet."])
 
     def answer(params: types.CreateMessageRequestParams) -> Any:
@@ -81,7 +81,7 @@ def test_a_function_that_says_so_answers_with_calls(ask: Ask) -> None:
     ],
     ids=["generator without tools", "function", "turned off"],
 )
-def test_a_client_that_takes_no_tools_does_not_offer_to(ask: Ask, sampling: MCPSampling) -> None:
+def test_a_client_without_tool_support_does_not_declare_it(ask: Ask, sampling: MCPSampling) -> None:
     with pytest.raises(MCPInvocationError, match=r"(?i)sampling.*tools"):
         ask(sampling=sampling).call_tool("ask_model_with_tools", ASKED)
 
@@ -132,7 +132,7 @@ NO_USE = request(("user", HELLO), tool_choice=types.ToolChoice(mode="none"))
 
 
 @rows(("reply", "params", "sent"), (FORECASTS, NO_USE, "Let me see."), (say(""), HELLO_ALONE, ""))
-async def test_of_a_reply_without_calls_the_text_is_sent_and_no_tool_is_shown_if_none_is_wanted(reply, params, sent):
+async def test_the_text_of_a_reply_without_calls_is_sent_and_unwanted_tools_are_not_shown(reply, params, sent):
     model = ScriptedChatGenerator([reply])
     answer = await Sampler(MCPSampling(chat_generator=model), "a server").answer(params)
     assert isinstance(answer, types.CreateMessageResultWithTools)
@@ -140,7 +140,7 @@ async def test_of_a_reply_without_calls_the_text_is_sent_and_no_tool_is_shown_if
     assert model.turns[0].tool_names == ([] if params is NO_USE else ["look"])
 
 
-async def test_a_result_that_is_only_structured_goes_to_the_model_as_json() -> None:
+async def test_a_result_with_only_structured_content_is_passed_to_the_model_as_json() -> None:
     model = ScriptedChatGenerator([say("fine")])
     result = types.ToolResultContent(tool_use_id="1", content=[], structured_content={"seen": 3})
     params = request(("user", HELLO), ("assistant", USE), ("user", result))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How handlers are given, checked and stored.
+How handlers are passed, checked and stored.
 """
 
 from pathlib import Path
@@ -64,7 +64,7 @@ def test_handlers_survive_serialization(tmp_path: Path) -> None:
         assert MCPHandlers.from_dict(each.to_dict()) == each
 
 
-def test_who_the_client_is_may_be_told_with_a_type_of_the_sdk() -> None:
+def test_the_client_info_may_be_a_type_of_the_sdk() -> None:
     kiosk = types.Implementation(name="kiosk", version="7", website_url="https://kiosk.example.com")
     handlers = MCPHandlers(client_info=kiosk)
     assert handlers.to_dict() == {
@@ -75,7 +75,7 @@ def test_who_the_client_is_may_be_told_with_a_type_of_the_sdk() -> None:
         MCPHandlers(client_info=types.Root.model_validate({"uri": "file:///srv"}))  # type: ignore[arg-type]
 
 
-def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_of_a_chat_generator_is_stored_as_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SAMPLING_KEY", "Sentinel-4711")
     generator = OpenAIChatGenerator(api_key=Secret.from_env_var("SAMPLING_KEY"))
     stored = MCPHandlers(sampling=generator).to_dict()
@@ -90,7 +90,7 @@ def test_a_secret_of_a_chat_generator_stays_a_reference(monkeypatch: pytest.Monk
     ({"sampling": lambda _: ""}, "MCPSampling.function"),
     ({"elicitation": AskUser(type("UI", (), {"get_user_confirmation": answer}))}, "AskUser.ui"),
 )
-def test_what_cannot_be_stored_is_an_error_that_names_it_and_breaks_no_trace(fields, field):
+def test_the_error_names_a_handler_that_cannot_be_stored_and_traces_still_work(fields, field):
     toolset = MCPToolset(StdioServerInfo("true"), handlers=MCPHandlers(**fields))
     with pytest.raises(SerializationError, match=field):
         toolset.to_dict()
@@ -111,7 +111,7 @@ CLAUDE = {"max_tokens": 9, "temperature": 0.5, "stop_sequences": ["."], "tool_ch
     ("AnthropicChatGenerator", {}, CLAUDE),
     ("OllamaChatGenerator", {}, {"num_predict": 9, "temperature": 0.5, "stop": ["."]}),
 )
-def test_a_generator_is_asked_in_its_own_words(class_name, attributes, expected):
+def test_a_generator_gets_the_options_under_its_own_names(class_name, attributes, expected):
     generator = type(class_name, (), {"run": ScriptedChatGenerator.run, **attributes})()
     tools, choice = [types.Tool(name="look", input_schema={"type": "object"})], types.ToolChoice(mode="required")
     params = types.CreateMessageRequestParams(
