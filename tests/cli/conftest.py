@@ -22,14 +22,14 @@ from tests.support.terminal import ROOT, Ran
 Run = Callable[..., Ran]
 
 
-# Servers that are started beside other tests take their time.
+# These commands start servers, which is slow beside other tests.
 _CONNECTING = ("list", "call", "read", "prompt", "inspect", "doctor")
 
 
 @pytest.fixture(autouse=True)
 def process_as_before() -> Iterator[None]:
     """
-    A command sets up the process that it is alone in.
+    Undoes what a command changes in the process, because it expects to be alone in it.
     """
     loggers = [logging.getLogger(name) for name in ("haystack_integrations.tools.mcp", *_LIBRARIES)]
     before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
@@ -48,7 +48,7 @@ def process_as_before() -> Iterator[None]:
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """
-    Runs the command in this process, without a terminal.
+    Runs commands in this process, without a terminal.
     """
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "300")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Arguments on a command line, and answers in a terminal: how JSON schemas give them types, and what is said of them.
+Arguments on a command line and answers in a terminal: how they get the types of JSON schemas, and their errors.
 """
 
 import io
@@ -32,7 +32,7 @@ INTEGERS = {"type": "array", "items": {"type": "integer"}}
 
 def of(schema: Any, **more: Any) -> dict[str, Any]:
     """
-    The schema of a tool with the one argument `a`.
+    Return the schema of a tool with one argument, `a`.
     """
     return {"type": "object", "properties": {"a": schema}, **more}
 
@@ -78,7 +78,7 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     ([], '{"a": -Infinity}', "--input is not valid JSON: it has -Infinity"),
     (["5"], None, "'5' is none of these. The tool takes a?: any, b?: string"),
 )
-def test_an_argument_that_cannot_be_read_is_told_without_its_value(
+def test_the_error_for_an_argument_that_cannot_be_read_does_not_quote_its_value(
     words: list[str], given: str | None, told: str, tmp_path: Path
 ) -> None:
     (tmp_path / "latin.txt").write_bytes(b"\xe9")
@@ -89,20 +89,20 @@ def test_an_argument_that_cannot_be_read_is_told_without_its_value(
     assert "x-secret" not in str(raised.value)
 
 
-def test_what_fits_or_cannot_be_checked_is_sent_with_the_types_of_the_schema() -> None:
+def test_arguments_that_fit_or_cannot_be_checked_are_sent_with_the_types_of_the_schema() -> None:
     schema = {"properties": {"a": {"type": "integer"}, "b": {"type": "number"}}}
     sent, unknown = sent_arguments({"a": 5.0, "b": 5.0, "c": 5.0}, schema)
     assert json.dumps(sent) == '{"a": 5, "b": 5.0, "c": 5.0}'
     assert unknown == ["c"]
     assert sent_arguments({"a": 5.0}, {"type": "string"}) == ({"a": 5.0}, [])
-    # What cannot be checked here is left to the server.
+    # The server checks what cannot be checked here.
     for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
         check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
     for draft in (5, ["x"], "http://[x"):
         check_arguments({"a": 5}, of({"type": "string"}, **{"$schema": draft}), "The tool 't' cannot be called so")
 
 
-def test_a_type_of_null_is_any_type() -> None:
+def test_null_as_the_type_means_any_type() -> None:
     assert signature({"properties": {"a": {"type": None}, "b": {"type": ["string", "null"]}}}) == (
         "a?: any, b?: string | null"
     )
@@ -110,7 +110,7 @@ def test_a_type_of_null_is_any_type() -> None:
 
 class Keyboard(io.StringIO):
     """
-    A terminal in which somebody types.
+    A terminal with typed input.
     """
 
     def isatty(self) -> bool:
@@ -148,7 +148,7 @@ OPTIONAL = {"type": "object", "properties": {"note": {"type": "string"}, "more":
     (FORM, "2\n", None, "How many"),
     (CHOICES, "r\ns, l\n", {"colour": "r", "sizes": ["s", "l"]}, "colour (r (Red), b (Blue), optional): "),
 )
-def test_a_server_asks_in_the_terminal(monkeypatch, capsys, request_, typed, answers, told):
+def test_questions_of_a_server_are_asked_in_the_terminal(monkeypatch, capsys, request_, typed, answers, told):
     monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(sys, "stdin", Keyboard(typed))
     asked = request_ if "mode" in request_ else {"mode": "form", "requested_schema": request_}

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What the commands do with servers, and how they end: in scripts and pipes.
+The commands that use servers, and their exit codes, in scripts and pipes.
 """
 
 import io
@@ -39,7 +39,7 @@ def plain(stdio_server: StdioServerFactory) -> str:
 
 def server_file(folder: Path, name: str, *lines: str, **options: str) -> str:
     """
-    The target of a server of the SDK in a file of its own, to which the lines add tools and more.
+    Write a server of the SDK with the given lines, such as tools, to a file, and return its target.
     """
     head = ["from mcp.server import MCPServer", f"server = MCPServer({name!r}, **{options}, log_level='WARNING')"]
     (folder / f"{name}.py").write_text("\n".join([*head, *lines]))
@@ -61,7 +61,7 @@ def test_scripts_get_the_objects_of_the_protocol(run: Run, plain: str) -> None:
     assert "a-token-of-somebody" not in str(report)
 
 
-def test_a_text_into_a_pipe_is_what_the_server_sent_and_json_is_safe_to_show(run: Run, plain: str) -> None:
+def test_text_in_a_pipe_is_unchanged_and_json_is_safe_to_show(run: Run, plain: str) -> None:
     text = "\x1b[1m\x7f\x9b2J\u202e\u00e4"
     assert run("call", plain, "echo", f"text={text}").screen == f"{text}\n"
     screen = run("call", plain, "echo", f"text={text}", "--json").screen
@@ -74,7 +74,7 @@ def test_a_text_into_a_pipe_is_what_the_server_sent_and_json_is_safe_to_show(run
     (["--input", "-"], '{"a": 5, "b": 3}'),
     (["--input", '{"a": 5, "b": 100}', "b=3"], ""),
     (["a:=5", "b@-"], "3"),
-    (["a=5", "b=3"], None),  # there is no stdin
+    (["a=5", "b=3"], None),  # without stdin
 )
 def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str | None) -> None:
     assert run("call", IN_PROCESS, "add", *words, stdin=stdin).screen == "8\n"
@@ -115,7 +115,7 @@ def test_arguments_are_given_in_many_ways(run: Run, words: list[str], stdin: str
     (["list", "{folder}/runs.py:server"], 2, "it reads stdin. Put what runs the server under `if __name__"),
     (["inspect", IN_PROCESS, "--snapshot", "LICENSE/s.json"], 2, "cannot be used: Not a directory"),
 )
-def test_the_exit_code_tells_what_happened(
+def test_the_exit_code_shows_what_happened(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, told: str
 ) -> None:
     monkeypatch.setenv("EMPTY_TOKEN", "")
@@ -147,7 +147,7 @@ def test_scripts_get_an_error_as_json(run: Run, words: list[str], error: dict[st
     assert (ran.code, told) == (error["exitCode"], error)
 
 
-def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
+def test_bytes_are_written_unchanged_to_a_pipe_and_never_to_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -162,13 +162,13 @@ def test_bytes_go_into_a_pipe_as_they_are_and_never_into_a_terminal(
     assert shown == "file:///logo: 5 bytes (image/png). Use --save FILE, or a pipe.\n"
 
 
-def test_an_argument_that_the_tool_does_not_have_is_told(run: Run) -> None:
+def test_an_argument_that_the_tool_does_not_have_is_reported(run: Run) -> None:
     ran = run("call", IN_PROCESS, "add", "a=5", "b=3", "aa=x-secret")
     assert (ran.code, ran.screen) == (0, "8\n")
     assert ran.errors == "Warning: the tool 'add' has no argument 'aa'. Did you mean 'a'? Available arguments: a, b\n"
 
 
-def test_what_was_read_and_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
+def test_resources_and_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
     for tool, file in (("mixed", "mixed-1.png"), ("resource", "resource-1.txt")):
         ran = run("call", IN_PROCESS, tool, "--save", str(folder))
@@ -185,7 +185,7 @@ def test_what_was_read_and_files_of_a_result_are_saved(run: Run, tmp_path: Path)
     assert json.loads(ran.screen)["contents"][0]["text"] == (folder / "hello.txt").read_text() == "hello"
 
 
-def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path) -> None:
+def test_inspect_shows_the_whole_description_of_a_server(run: Run, tmp_path: Path) -> None:
     shown = run("inspect", IN_PROCESS).screen
     for text in (
         "Counts what it does.",
@@ -202,7 +202,7 @@ def test_inspect_shows_all_that_a_server_says_of_itself(run: Run, tmp_path: Path
     assert "Skill " in run("inspect", "tests.support.skill_server:server").screen
 
 
-def test_a_defect_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> str:
         raise RuntimeError("this is a defect")
 
@@ -218,7 +218,7 @@ def test_a_defect_is_shown_with_its_traceback(run: Run, monkeypatch: pytest.Monk
     {"headers": {"authorization": "Bearer old", "x-tenant": "old"}},
     {"headers": {"Authorization": "Bearer ${NOT_SET_ANYWHERE}"}},
 )
-def test_headers_and_tokens_reach_the_server_in_place_of_those_of_a_file_and_nothing_else(
+def test_headers_and_tokens_of_the_command_line_replace_those_of_a_file_and_go_only_to_the_server(
     run: Run, shared_http_server: HttpServerFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: Any
 ) -> None:
     monkeypatch.setenv("A_TOKEN", "hidden-token-value")
@@ -261,17 +261,15 @@ def test_names_are_looked_up_in_configuration_files(run: Run, tmp_path: Path, mo
         assert (ran.code, told in ran.errors) == (2, True)
 
 
-def test_a_home_that_cannot_be_looked_into_is_passed_over(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_home_is_ignored(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 300)))  # which nobody may, not even root
+    monkeypatch.setenv("HOME", str(tmp_path / ("x" * 300)))  # an error for all users, even for root
     assert run("list", "http://127.0.0.1:9/mcp").code == 3
     assert "is neither a script nor" in run("list", "nowhere").errors
 
 
-def test_list_lists_all_servers_of_files_and_skips_those_that_are_dead(
+def test_list_lists_all_servers_of_files_and_skips_unreachable_ones(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -320,7 +318,7 @@ def test_each_command_has_a_help(run: Run) -> None:
         assert (ran.code, f"Usage: mcp-haystack {name}" in ran.screen) == (0, True), ran.errors
 
 
-def test_the_version_is_told_without_importing_haystack() -> None:
+def test_the_version_is_printed_without_importing_haystack() -> None:
     script = "from haystack_integrations.tools.mcp.cli.__main__ import main; import sys; main(['--version'])\n"
     script += "assert not {'haystack', 'cyclopts', 'mcp'} & sys.modules.keys()"
     ran = run_to_end([sys.executable, "-c", script], limit=LIMIT, env=environment(), check=True)
@@ -338,7 +336,7 @@ def test_completion_is_installed_for_a_shell(run: Run, tmp_path: Path, monkeypat
     assert run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment()).stdout == "README.md\n"
 
 
-def test_what_a_server_in_this_process_prints_is_no_result_and_a_person_sees_what_is_not_for_a_model(
+def test_prints_of_a_server_in_this_process_are_not_a_result_and_persons_see_content_for_users(
     run: Run, tmp_path: Path
 ) -> None:
     notes = server_file(
@@ -359,7 +357,7 @@ def test_what_a_server_in_this_process_prints_is_no_result_and_a_person_sees_wha
     assert "called" in ran.errors
 
 
-# An interpreter of its own, because of the last words at its end, and ones that are forked.
+# A new interpreter, because of its output at the end, and forked ones.
 HELP = f"{' '.join(COMMAND)} --help"
 BIG = f"python -m haystack_integrations.tools.mcp.cli call {IN_PROCESS} big size=1000000"
 
@@ -371,7 +369,9 @@ BIG = f"python -m haystack_integrations.tools.mcp.cli call {IN_PROCESS} big size
     (f"exec 3> >(true); wait $!; {HELP} >&3", 141, "", ""),
     (f"{BIG} >/dev/full", 1, "", "Error: [Errno 28] No space left on device\n"),
 )
-def test_a_stdout_that_cannot_be_written_to_is_no_defect(script: str, code: int, stdout: str, stderr: str) -> None:
+def test_a_stdout_that_cannot_be_written_to_is_not_shown_as_a_bug(
+    script: str, code: int, stdout: str, stderr: str
+) -> None:
     ran = run_to_end(["bash", "-c", script], limit=LIMIT, cwd=ROOT, env=environment())
     assert (ran.returncode, ran.stdout, ran.stderr) == (code, stdout, stderr)
 
@@ -384,7 +384,7 @@ def test_a_stdout_that_cannot_be_written_to_is_no_defect(script: str, code: int,
     ],
     ids=["without the extra", "Ctrl-C"],
 )
-def test_what_happens_while_the_command_is_imported_is_no_traceback(
+def test_a_failure_during_the_import_of_the_command_shows_no_traceback(
     tmp_path: Path, module: str, raises: str, code: int, told: str
 ) -> None:
     (tmp_path / f"{module}.py").write_text(f"raise {raises}")
@@ -393,7 +393,7 @@ def test_what_happens_while_the_command_is_imported_is_no_traceback(
     assert (ran.returncode, told in ran.stderr, "Traceback" in ran.stderr) == (code, True, False)
 
 
-def test_json_is_json_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_output_is_valid_in_any_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.BytesIO()
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))

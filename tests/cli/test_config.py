@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`mcp-haystack config`: an mcp.json as the YAML of toolsets, without a secret.
+`mcp-haystack config`: converts an mcp.json to the YAML of toolsets, without secrets.
 """
 
 import json
@@ -35,7 +35,7 @@ def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: 
     assert json.loads(run("config", str(file), "--json").screen) == {"tools": stored}
 
 
-def test_the_yaml_has_what_the_file_says_and_no_defaults(
+def test_the_yaml_has_the_settings_of_the_file_and_no_defaults(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
@@ -82,7 +82,7 @@ def test_secrets_in_plain_text_become_environment_variables(
     }
     ran = run("config", write(tmp_path, **servers))
     assert ran.code == 0
-    # No server gets the secret of another.
+    # A server never gets the secret of another server.
     assert re.search("server 'other': .* takes it from the environment variable SHOP_KEY_2: set it", ran.errors)
     for variable, secret in values.items():
         assert variable in ran.screen
@@ -117,7 +117,7 @@ def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, ent
     assert ran.errors.count("in plain text") == 1
 
 
-def test_a_text_whose_only_secrets_are_variables_stays_as_it_is(run: Run, tmp_path: Path) -> None:
+def test_a_text_whose_only_secrets_are_variables_is_unchanged(run: Run, tmp_path: Path) -> None:
     urls = ("https://me:${PW:-}@h.example/mcp?api_key=${KEY:-}", "https://${HOST:-h.example}/mcp")
     headers = {"Authorization": "Bearer ${TOKEN:-}"}
     servers = {f"s{number}": {"url": url, "headers": headers} for number, url in enumerate(urls)}
@@ -126,7 +126,7 @@ def test_a_text_whose_only_secrets_are_variables_stays_as_it_is(run: Run, tmp_pa
     assert (ran.code, ran.errors) == (0, "")
 
 
-def test_every_entry_that_cannot_be_used_is_named(run: Run, tmp_path: Path) -> None:
+def test_every_unusable_entry_is_named(run: Run, tmp_path: Path) -> None:
     file = write(tmp_path, one={"comand": "x"}, two={"url": 5}, three={"command": "uvx"})
     ran = run("config", file)
     assert ran.code == 2

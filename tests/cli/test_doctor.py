@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`mcp-haystack doctor`: what is wrong, and what to do.
+`mcp-haystack doctor`: reports problems and their solutions.
 """
 
 import json
@@ -24,7 +24,7 @@ CALCULATOR = "examples/servers/calculator.py:server"
 
 def findings(run: Run, *words: str) -> dict[str, list[str]]:
     """
-    The texts by state, of all subjects.
+    Return the texts of all findings, by state.
     """
     found = json.loads(run("doctor", *words, "--json").screen)["findings"]
     states: dict[str, list[str]] = {"ok": [], "warning": [], "problem": []}
@@ -62,7 +62,7 @@ def test_definitions_that_models_cannot_use_are_found(run: Run, tmp_path: Path) 
         assert any(text in warning for warning in found["warning"]), found
 
 
-def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path: Path) -> None:
+def test_the_doctor_distinguishes_servers_that_are_down_from_those_that_want_a_login(run: Run, tmp_path: Path) -> None:
     down = run("doctor", "http://127.0.0.1:9/mcp")
     assert down.code == 3
     assert "Is the server started, and on this port?" in down.screen
@@ -76,7 +76,7 @@ def test_a_server_that_is_down_or_wants_a_login_is_told_apart(run: Run, tmp_path
     assert f"mcp-haystack login {file}:docs" in in_file.screen
 
 
-def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_server_of_a_file_is_checked(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     calculator = {"command": prepared_python(), "args": ["examples/servers/calculator.py"]}
     servers = {
@@ -113,7 +113,7 @@ def test_each_server_of_a_file_is_looked_at(run: Run, tmp_path: Path, monkeypatc
     assert run("doctor", "--config", file).screen.count("It has 3 tools") == 2
 
 
-def test_a_url_is_looked_at(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_checked(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     assert any("unencrypted over http://" in text for text in findings(run, "http://0.0.0.0:9/mcp")["warning"])
     assert findings(run, "http://127.0.0.1:9/mcp")["warning"] == []

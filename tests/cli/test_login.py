@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`mcp-haystack login` and `logout`: at a server of the SDK's authorization server, as a person does it.
+`mcp-haystack login` and `logout`, with the SDK's authorization server, as a person uses them.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ def server() -> Iterator[OAuthServer]:
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
-    A user without a browser, and with a folder for settings of their own.
+    A user without a browser, and with a new folder for settings.
     """
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(variable, raising=False)
@@ -48,7 +48,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def log_in(settings: Path) -> LogIn:
     """
-    Logs in, in a terminal: the page is printed, and somebody opens it in a browser and allows the access.
+    Logs in, in a terminal: the URL of the page is printed, and a person opens it in a browser and allows the access.
     """
 
     def log_in(server: OAuthServer, *words: str) -> Ran:
@@ -63,7 +63,7 @@ def log_in(settings: Path) -> LogIn:
     return log_in
 
 
-def test_a_login_is_found_by_other_commands_until_the_logout(
+def test_other_commands_use_a_login_until_the_logout(
     server: OAuthServer, log_in: LogIn, settings: Path, run: Run
 ) -> None:
     for token in ("sk-s3cret", "ghp_0123456789abcdefghijABCDEFGHIJ", "Bearer s3cret"):
@@ -90,7 +90,7 @@ def test_a_login_is_found_by_other_commands_until_the_logout(
     assert json.loads((settings / "logins.json").read_text()) == {}
 
 
-def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(
+def test_a_login_at_a_server_of_a_file_stores_tokens_that_a_service_finds(
     server, log_in, settings, tmp_path, run, monkeypatch
 ):
     folder = str(tmp_path / "tokens of a service")
@@ -108,14 +108,14 @@ def test_a_server_of_a_file_is_logged_in_and_a_service_finds_its_tokens(
         assert connection.call_tool("whoami").content[0].text == "alice"
 
 
-def test_the_page_is_printed_if_the_browser_does_not_open(
+def test_the_url_of_the_page_is_printed_if_the_browser_does_not_open(
     server: OAuthServer, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROWSER", "false")
     assert log_in(server, "login", server.url).code == 0
 
 
-def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
+def test_targets_without_a_login_are_reported(server: OAuthServer, settings: Path, tmp_path: Path, run: Run) -> None:
     headers = {"Authorization": "Bearer x"}
     file = servers_file(tmp_path / "mcp.json", {"mine": {"url": server.url, "headers": headers}})
     for words, code, told in (
@@ -129,7 +129,7 @@ def test_what_cannot_be_logged_in_is_told(server: OAuthServer, settings: Path, t
         assert "s3cret" not in ran.errors
 
 
-def test_credentials_of_the_command_line_precede_a_login(
+def test_credentials_of_the_command_line_override_a_login(
     settings: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = "http://127.0.0.1:9/mcp"
@@ -140,7 +140,7 @@ def test_credentials_of_the_command_line_precede_a_login(
         assert (ran.code, "nothing listens" in ran.errors) == (3, True), ran.errors
 
 
-def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_cannot_be_recorded_keeps_the_others(settings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fill_disk(file: Path, text: str, **_options: str) -> None:
         file.write_bytes(text[:20].encode())
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -155,7 +155,7 @@ def test_a_login_that_cannot_be_recorded_leaves_the_others(settings: Path, monke
 
 
 @pytest.mark.parametrize("record", ["{", "[1]", '{"http://127.0.0.1:9/mcp": {"grant_type": "new"}}'])
-def test_a_record_that_cannot_be_read_is_told(settings: Path, run: Run, record: str) -> None:
+def test_an_unreadable_record_is_reported(settings: Path, run: Run, record: str) -> None:
     settings.mkdir(parents=True)
     (settings / "logins.json").write_text(record)
     ran = run("list", "http://127.0.0.1:9/mcp")
@@ -163,7 +163,7 @@ def test_a_record_that_cannot_be_read_is_told(settings: Path, run: Run, record: 
 
 
 @rows(("platform", "folder"), ("darwin", "Library/Application Support"), ("win32", "AppData"))
-def test_settings_are_where_the_system_keeps_them(settings, tmp_path, monkeypatch, platform, folder):
+def test_settings_are_in_the_folder_of_the_operating_system(settings, tmp_path, monkeypatch, platform, folder):
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setenv("APPDATA", str(tmp_path / "AppData"))
     assert token_folder() == tmp_path / folder / "mcp-haystack" / "tokens"

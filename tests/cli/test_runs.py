@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`mcp-haystack runs`: durable runs, without what was in them.
+`mcp-haystack runs`: shows durable runs, without their contents.
 """
 
 import json
@@ -26,7 +26,7 @@ AMOUNT = {"type": "object", "properties": {"amount": {"type": "string"}}}
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """
-    The file of a journal with a run that is done, and one that ended while a call was under way.
+    The file of a journal with a finished run, and a run that ended during a call.
     """
     file = str(tmp_path / "runs.db")
     made = RunJournal(
@@ -49,7 +49,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     yield file
 
 
-def test_runs_are_listed_and_one_is_shown_without_arguments_and_results(run: Run, journal: str, monkeypatch) -> None:
+def test_runs_are_listed_and_shown_without_arguments_and_results(run: Run, journal: str, monkeypatch) -> None:
     listed = run("runs", "--journal", journal).screen
     assert re.search(r"invoice-41 +done +2\S+ \S+ +2\S+ \S+ +1\s*\n", listed)
     assert re.search(r"invoice-42 +unfinished .* 1 +KeyboardInterrupt", listed)
@@ -69,7 +69,7 @@ def test_runs_are_listed_and_one_is_shown_without_arguments_and_results(run: Run
     assert "an amount" not in listed + shown + found + entries
 
 
-def test_what_is_no_journal_is_named(run: Run, tmp_path: Path, journal: str) -> None:
+def test_the_error_names_a_file_that_is_not_a_journal(run: Run, tmp_path: Path, journal: str) -> None:
     missing = run("runs", "--journal", str(tmp_path / "no.db"))
     assert missing.code == 2
     assert re.search(r"There is no journal .*no\.db\. Name it with --journal", missing.errors)
@@ -84,7 +84,7 @@ def test_what_is_no_journal_is_named(run: Run, tmp_path: Path, journal: str) -> 
         assert (wrong.code, "Traceback" in wrong.errors) == (2, False)
 
 
-def test_the_extra_is_named_that_is_missing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     monkeypatch.delitem(sys.modules, "haystack_integrations.tools.mcp.durable")
     ran = run("runs")

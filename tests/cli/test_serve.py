@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`mcp-haystack serve`: what was built in Haystack, from files and modules, over stdio and HTTP.
+`mcp-haystack serve`: serves Haystack objects from files and modules, over stdio and HTTP.
 """
 
 import contextlib
@@ -94,7 +94,7 @@ connections: []
 @pytest.fixture
 def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """
-    The folder that a person serves from.
+    The folder with the files to serve, which is the working directory.
     """
     (tmp_path / "shelf.py").write_text(SHELF % {"root": str(ROOT)})
     (tmp_path / "answer.yaml").write_text(PIPELINE)
@@ -132,7 +132,7 @@ TOLD = {"prompt": "Tell me of tea."}
     ("shelf:other", *SUM, {"result": 8.0}),
     ("mcp.json", "maths_add", SUM[1], {"result": 8.0}),
 )
-def test_any_kind_of_thing_is_served(shelf, capsys, target, tool, arguments, expected):
+def test_every_kind_of_object_is_served(shelf, capsys, target, tool, arguments, expected):
     with MCPConnection(InProcessServerInfo(make_server(target))) as connection:
         result = connection.call_tool(tool, arguments)
     assert result.structured_content == expected
@@ -168,7 +168,9 @@ def test_the_options_choose_what_clients_see(shelf: Path) -> None:
         assert ("a-detail-of-the-error" in str(caught.value)) is shows
 
 
-def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving_over_http_requires_the_token_and_ends_with_sigterm(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("A_TOKEN", "secret-token-value")
     words = ["answer.yaml", "--name", "two", "--token-env", "A_TOKEN", "--http", "--port", "0"]
     with Terminal("serve", *words, width=300, cwd=shelf) as terminal:
@@ -185,7 +187,7 @@ def test_http_wants_the_token_and_ends_with_sigterm(shelf: Path, monkeypatch: py
         assert "secret-token-value" not in terminal.raw
 
 
-def test_worker_processes_can_make_the_server_too(run: Run, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_processes_can_create_the_server(run: Run, shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(serving, "run_server", lambda make, **options: given.update(make=make, **options))
     with contextlib.chdir(shelf):
@@ -213,7 +215,7 @@ def test_worker_processes_can_make_the_server_too(run: Run, shelf: Path, monkeyp
     (["chat.yaml"], "OPENAI_API_KEY"),
     (["dead.json", "--http", "--port", "0"], "the server process ended with exit code 1"),
 )
-def test_what_cannot_be_served_is_told(run: Run, shelf: Path, monkeypatch, words: list[str], told: str) -> None:
+def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatch, words: list[str], told: str) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     generator = "haystack.components.generators.chat.openai.OpenAIChatGenerator"
     (shelf / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a person at a terminal sees, kept in `kept/`. `MCP_HAYSTACK_KEEP=1 pytest tests/cli` writes it anew.
+What a person sees in a terminal; the expected output is in `kept/`. `MCP_HAYSTACK_KEEP=1 pytest tests/cli` rewrites it.
 """
 
 import re
@@ -20,7 +20,7 @@ from tests.support.terminal import LIMIT, Terminal, assert_kept, in_a_terminal
 KEPT = Path(__file__).parent / "kept"
 CALCULATOR = "examples/servers/calculator.py"
 
-# What differs from run to run, and from machine to machine. A long path to Python is wrapped.
+# Texts that differ between runs and machines. A long path to Python may be wrapped.
 REPLACED = (
     (r"\s+`" + r"\s*".join(map(re.escape, prepared_python(forks=True))) + r"\s+", " `python "),
     (r"after [\d.]+ s", "after N s"),
@@ -40,13 +40,13 @@ def command_line(server: StdioServer) -> str:
         ("inspect", ["inspect", CALCULATOR, "--timeout", "100"]),
     ],
 )
-def test_what_is_shown_reads_well(name: str, words: list[str]) -> None:
+def test_the_output_is_as_kept(name: str, words: list[str]) -> None:
     ran = in_a_terminal(*words)
     assert ran.code == 0
     assert_kept(name, ran.screen, KEPT, REPLACED)
 
 
-def test_nothing_of_a_table_is_lost_in_a_terminal_of_80_columns(tmp_path: Path) -> None:
+def test_a_table_is_complete_in_a_terminal_of_80_columns(tmp_path: Path) -> None:
     words = [f"word{number}" for number in range(40)]
     (tmp_path / "wordy.py").write_text(
         "from mcp.server import MCPServer\n"
@@ -85,7 +85,7 @@ def test_a_command_that_is_ended_cancels_its_call_and_closes_the_server(
     server.wait_until_gone()
 
 
-def test_progress_is_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
+def test_progress_is_shown_as_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
     with Terminal(
         "call", command_line(sdk_stdio_server()), "progress", "steps=2", "pause=1", "--timeout", "100", width=300
     ) as terminal:
@@ -94,7 +94,7 @@ def test_progress_is_a_bar(sdk_stdio_server: StdioServerFactory) -> None:
     assert ran.screen == "done\n"
 
 
-def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
+def test_a_question_of_a_server_can_be_answered_in_the_terminal() -> None:
     program = " ".join(prepared_script(SERVERS / "asking_server.py", "--transport", "stdio"))
     with Terminal("call", program, "ask_order", "--timeout", "100", width=300) as terminal:
         terminal.wait_for("What do you order?")
@@ -109,7 +109,7 @@ def test_a_question_of_a_server_is_asked_in_the_terminal() -> None:
     assert ran.screen.endswith("2 red\n")
 
 
-def test_a_person_who_serves_over_stdio_is_told_of_http(tmp_path: Path) -> None:
+def test_a_person_who_serves_over_stdio_gets_a_hint_about_http(tmp_path: Path) -> None:
     (tmp_path / "served.py").write_text("def add(a: int, b: int) -> int: ...")
     with Terminal("serve", "served.py:add", width=300, cwd=tmp_path) as terminal:
         terminal.wait_for("To serve clients that come by a URL, add --http")
