@@ -88,8 +88,8 @@ class TestAgents:
             assert specs["add"]["parameters"]["properties"]["a"]["type"] == "integer"
             assert specs["echo"]["parameters"]["required"] == ["text"]
 
-    def test_tools_are_chosen_by_name_for_a_run_and_one_may_end_it(self, run_agent, named, toolset):
-        # Haystack 2 chooses, and checks exit conditions, before it warms up.
+    def test_tools_are_selected_by_name_for_a_run_and_a_tool_may_end_it(self, run_agent, named, toolset):
+        # Haystack 2 selects tools and checks exit conditions before it warms up.
         tools = toolset if AGENTS_WARM_RUNTIME_TOOLS else named
         agent = agent_of(tools, call("add", a=1, b=2), exit_conditions=["add"])
         result = run_agent(agent, tools=["add"])
@@ -97,7 +97,7 @@ class TestAgents:
         assert shown_to(agent) == [["add"]]
         assert result["last_message"].tool_call_result is not None
 
-    def test_a_searchable_toolset_finds_them(self, run_agent, toolset):
+    def test_an_agent_finds_tools_with_a_searchable_toolset(self, run_agent, toolset):
         catalog = SearchableToolset(catalog=[toolset], search_threshold=2)
         replies = [call("search_tools", tool_keywords="add two integers"), call("add", a=1, b=2), say("done")]
         agent = agent_of(catalog, *replies)
@@ -106,7 +106,7 @@ class TestAgents:
         assert "add" in shown_to(agent)[1]
 
     @rows("is_async", False, True)
-    def test_a_streaming_callback_that_is_passed_through_gets_progress(self, is_async):
+    def test_a_streaming_callback_of_the_run_gets_progress(self, is_async):
         passthrough: dict[str, Any] = {"tool_streaming_callback_passthrough": True}
         if HAS_TOOL_INVOKER:
             passthrough = {"tool_invoker_kwargs": {"enable_streaming_callback_passthrough": True}}
@@ -126,7 +126,7 @@ class TestAgents:
             agent = agent_of(toolset, call("work"), say("done"), **passthrough)
             result = run(agent, is_async=is_async, streaming_callback=stream_async if is_async else chunks.append)
         assert answers_of(result) == ["worked"]
-        # Haystack 2 calls tools synchronously there, where nobody can await the callback.
+        # Haystack 2 calls tools synchronously there, so the callback cannot be awaited.
         expected = [] if HAS_TOOL_INVOKER and is_async else [1.0, 2.0]
         kinds = [("progress" if "mcp" in chunk.meta else "result") for chunk in chunks if not chunk.content]
         assert [chunk.meta["mcp"]["progress"] for chunk in chunks if "mcp" in chunk.meta] == expected
@@ -135,7 +135,7 @@ class TestAgents:
 
 class TestFailures:
     @pytest.mark.parametrize("with_names", [False, True], ids=["all tools", "tool_names"])
-    def test_a_server_that_is_down_is_not_missed_and_used_when_it_is_back(
+    def test_a_run_works_without_an_optional_server_that_is_down_and_uses_it_when_it_is_back(
         self, run_agent, with_names, stdio_server, tmp_path, monkeypatch
     ):
         monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
@@ -156,10 +156,10 @@ class TestFailures:
         assert {"add", "good_add"} <= set(shown_to(agent)[2])
 
 
-@pytest.mark.skipif(not CLOSES, reason="this Haystack closes nothing")
+@pytest.mark.skipif(not CLOSES, reason="this Haystack does not close tools")
 class TestClosing:
     @rows("is_async", False, True)
-    def test_closing_an_agent_ends_the_server_and_another_run_starts_it_again(self, is_async, stdio_server):
+    def test_closing_an_agent_ends_the_server_and_the_next_run_restarts_it(self, is_async, stdio_server):
         server = stdio_server()
         agent = agent_of([MCPToolset(server.info())], *(call("add", a=1, b=2), say("done")) * 2)
         for _ in range(2):
@@ -173,7 +173,7 @@ class TestWarmingUpInALoop:
     SLOW = ("--slow-list", "1")
 
     @pytest.mark.parametrize("by", ["toolset", "tool", "several", "haystack"])
-    async def test_the_loop_goes_on_while_a_slow_server_starts(self, by, stdio_server):
+    async def test_the_loop_keeps_running_while_a_slow_server_starts(self, by, stdio_server):
         server = stdio_server(*self.SLOW)
         toolset, tool = MCPToolset(server.info()), MCPTool("add", server.info())
         warm_up_tools_async = getattr(haystack_tool_utils, "warm_up_tools_async", None)
@@ -188,7 +188,7 @@ class TestWarmingUpInALoop:
             }[by]()
         )
         await server.wait_for_async("@tools/list")
-        # A blocked loop would come to this line when all is over.
+        # A blocked loop would reach this line only after the warm-up.
         assert not warming.done()
         await warming
         await toolset.close_async()
@@ -197,7 +197,7 @@ class TestWarmingUpInALoop:
 
 
 class TestWarmingUpTogether:
-    def test_they_start_at_the_same_time(self):
+    def test_servers_start_concurrently(self):
         here: set[Any] = set()
         all_here = anyio.Event()
 
@@ -214,7 +214,7 @@ class TestWarmingUpTogether:
         for toolset in toolsets:
             toolset.close()
 
-    def test_one_that_fails_is_raised_and_several_are_one_error_after_the_others_are_warm(self):
+    def test_failed_warm_ups_are_raised_as_one_error_after_the_others_are_warm(self):
         bad = [MCPToolset(COUNTER, tool_names=["subtract"]), MCPToolset(StdioServerInfo("mcp-no-such-command"))]
         good, tool = MCPToolset(COUNTER), MCPTool("add", COUNTER)
         with pytest.raises(MCPToolNotFoundError, match="subtract"):
@@ -229,12 +229,12 @@ class TestWarmingUpTogether:
             each.close()
 
 
-# Haystack 3 moved it.
+# Haystack 3 has moved this module.
 CONFIRMATION = importlib.import_module(f"haystack{'' if HAS_TOOL_INVOKER else '.hooks'}.human_in_the_loop.dataclasses")
 
 
 class ScriptedUI:
-    """A ConfirmationUI that confirms, changes and refuses, in turns."""
+    """A ConfirmationUI that confirms, modifies and rejects, in turn."""
 
     def __init__(self) -> None:
         self.shown: list[dict[str, Any]] = []

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What README.md and docs/ show is what happens: their blocks run, against real servers, and their links lead somewhere.
+README.md and docs/ are correct: their blocks run with real servers, and their links work.
 
 The blocks of a guide run in order and in one namespace, like the cells of a notebook; each block of the README runs on
 its own. A block that needs OpenAI talks to a stand-in on this machine: Haystack's chat generator is the real one, and
@@ -50,10 +50,10 @@ SHELL = [block for block in BLOCKS if block.language == "shell"]
 WITH_CONSOLES = [page for page in PAGES if any(block.language == "console" for block in page.blocks)]
 INSTALL = README.blocks[0]
 
-# What pages show, and the transport of the server that is really there.
+# URLs in the pages, and the transport of the server that really runs there.
 URLS = {"http://127.0.0.1:8000/mcp": "http", "http://127.0.0.1:8001/sse": "sse"}
 
-# What to ask the servers of pages, and what their answer contains.
+# Requests to the servers of pages, and a key and value of their answer.
 ANSWERS = {"docs/operations.md": ("/add?a=5&b=3", "sum", 8)}
 
 SERVERS = [
@@ -71,12 +71,12 @@ def block_id(value: Any) -> str:
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """
-    A folder like the one a reader is in: it has `examples`, and `python` is this Python with this package.
+    A folder like that of a reader: it has `examples`, and `python` is this Python with this package.
     """
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    # The programs are forked, because each start of an interpreter with the package takes two seconds.
+    # Programs are forked, because starting an interpreter with the package takes two seconds.
     programs = tmp_path / "bin"
     programs.mkdir()
     modules = {
@@ -95,7 +95,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     python_path = [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(python_path))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    if not importlib.metadata.entry_points(group="pytest11", name="mcp_haystack"):  # installed before there was one
+    if not importlib.metadata.entry_points(group="pytest11", name="mcp_haystack"):  # older than the plugin
         monkeypatch.setenv("PYTEST_PLUGINS", "haystack_integrations.tools.mcp.pytest_plugin")
     yield tmp_path
     for name, module in list(sys.modules.items()):
@@ -141,13 +141,13 @@ def test_the_python_blocks_of_a_page_run_and_print_what_they_say(page, checkout,
         if any(cell.awaits for cell in cells):
             asyncio.run(running)
         else:
-            # Without an event loop, which `asyncio.run` in a block would not like.
+            # No event loop may run, because a block may use `asyncio.run`.
             with pytest.raises(StopIteration):
                 running.send(None)
 
 
 @on_one_major
-def test_what_the_readme_has_readers_paste_starts_the_server_that_it_shows(checkout: Path) -> None:
+def test_the_json_to_paste_from_the_readme_starts_its_server(checkout: Path) -> None:
     README.save_files(checkout)
     pasted = re.findall(r"^```json\n(.*?)^```$", README.sections["Serve what you built"], re.MULTILINE | re.DOTALL)
     assert len(pasted) == 2
@@ -160,7 +160,7 @@ def test_what_the_readme_has_readers_paste_starts_the_server_that_it_shows(check
             assert "Oolong for 3 minutes" in toolset["brew"].invoke(kind="Oolong")
 
 
-def test_every_python_block_compiles_and_imports_what_exists() -> None:
+def test_every_python_block_compiles_and_its_imports_exist() -> None:
     missing = []
     for block in PYTHON:
         assert block.compile()
@@ -171,7 +171,7 @@ def test_every_python_block_compiles_and_imports_what_exists() -> None:
                 names = [alias.name for alias in statement.names]
                 missing += [(block.id, name) for name in names if not hasattr(importlib.import_module(module), name)]
     assert not missing
-    # A script awaits nothing outside of functions.
+    # A script cannot use `await` outside functions.
     in_one_file = [page for page in PAGES if " in one file" in page.prose]
     assert in_one_file
     assert not [cell.id for page in in_one_file for cell in page.cells if cell.awaits]
@@ -179,7 +179,7 @@ def test_every_python_block_compiles_and_imports_what_exists() -> None:
 
 @on_one_major
 @pytest.mark.parametrize("block", SHELL, ids=block_id)
-def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
+def test_a_shell_block_is_correct(block: Block, checkout: Path) -> None:
     run_to_end(["bash", "-n"], limit=LIMIT, text=block.code, check=True)
     if all(command.startswith("make ") for command in block.commands):
         makefile = (ROOT / "Makefile").read_text()
@@ -193,11 +193,13 @@ def test_a_shell_block_is_right(block: Block, checkout: Path) -> None:
 
 @on_one_major
 @pytest.mark.parametrize("page", WITH_CONSOLES, ids=block_id)
-def test_a_console_shows_what_the_commands_print(page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_console_block_shows_the_output_of_its_commands(
+    page: Page, checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page.save_files(checkout)
     monkeypatch.setenv("COLUMNS", "100")
     said = [step for block in page.blocks if block.language == "console" for step in block.dialogue]
-    # A character that no text has divides what the commands print; the next one may ask for the exit code.
+    # A control character separates the outputs of the commands; the next command may read the exit code.
     lines = "".join(f"{command}\n(code=$?; printf '\\036'; exit $code)\n" for command, _ in said)
     ran = run_to_end(["bash", "-c", f"exec 2>&1\n{lines}"], limit=250, cwd=checkout)
     for (command, expected), printed in zip(said, ran.stdout.split("\036"), strict=False):
@@ -215,7 +217,7 @@ def test_a_server_of_a_guide_starts_answers_and_stops(block, command, checkout, 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     log = checkout / "log.txt"
-    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")  # no model is asked here
+    monkeypatch.setenv("OPENAI_API_KEY", "not-a-key")  # no request to a model is sent here
     with log.open("w") as output:
         words = ["bash", "-c", "exec " + re.sub(r"\b800\d\b", str(port), command)]
         server = leader(words, cwd=checkout, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -245,8 +247,8 @@ def test_a_server_of_a_guide_starts_answers_and_stops(block, command, checkout, 
 @on_one_major
 @pytest.mark.integration
 def test_the_readme_installs_the_package_and_its_first_example_works(tmp_path: Path) -> None:
-    # As a newcomer does it: a fresh copy of the checkout, a fresh environment, and the blocks as they stand. What it
-    # requires is there already, because pip takes 20 s to install it: `make demo` runs with only what is required.
+    # Work like a newcomer: a fresh copy of the checkout, a fresh environment, and the unchanged blocks. Dependencies
+    # are already installed, because pip takes 20 s for that. `make demo` runs with only the dependencies.
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
@@ -278,7 +280,7 @@ def test_every_file_is_used_by_another_block_of_its_page() -> None:
     assert not unused
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_lead_to_existing_pages_and_sections() -> None:
     missing = []
     for page in (*PAGES, Page("CHANGELOG.md")):
         for target in re.findall(r"\]\(([^)\s]+)\)", page.prose):
@@ -290,7 +292,7 @@ def test_links_lead_somewhere() -> None:
     assert missing == []
 
 
-def test_the_readme_and_the_site_lead_to_every_page_and_every_example_is_listed() -> None:
+def test_the_readme_and_the_site_link_to_every_page_and_every_example_is_listed() -> None:
     pages = {page.name for page in PAGES} - {README.name}
     assert pages == set(re.findall(r"\]\(((?:docs/[\w-]+|CONTRIBUTING)\.md)\)", README.text))
     site = re.findall(r'"([\w-]+\.md)"', (ROOT / "zensical.toml").read_text())
@@ -316,11 +318,11 @@ def test_the_reference_has_every_public_name() -> None:
     shared = re.findall(r"documented by `(\w+)`", (ROOT / SERVER_INFOS).read_text(encoding="utf-8"))
     assert {shown.rpartition(".")[2] for shown in set(IN_REFERENCE) - set(public) - classes} == set(shared)
     in_reference = {name for shown in IN_REFERENCE for name in public.get(shown, {shown.rpartition(".")[2]})}
-    del public["haystack_integrations.tools.mcp.mcp_toolset"]  # a path that stored pipelines name
+    del public["haystack_integrations.tools.mcp.mcp_toolset"]  # a path in stored pipelines
     assert {module: names - in_reference for module, names in public.items() if names - in_reference} == {}
 
 
-def test_every_name_that_the_guide_for_those_who_come_from_elsewhere_gives_exists() -> None:
+def test_every_name_in_the_migration_guide_exists() -> None:
     rows = re.findall(r"^\| `.+? \| (`.+) \|$", (ROOT / "docs/migration.md").read_text(), re.MULTILINE)
     named = [name for row in rows for name in re.findall(r"`([\w.]+)`", row)]
     assert named

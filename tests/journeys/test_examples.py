@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Every example runs as it stands: from any folder, without an API key, and leaving nothing behind.
+Every example runs unchanged, from any folder, without an API key, and leaves nothing behind.
 """
 
 import os
@@ -32,7 +32,7 @@ CONVERSATION = [
     "assistant: The tools say: 42.0; 8.0",
 ]
 
-# What each prints, among other things, and in this order: what its last steps come to.
+# Parts of the output of each example, in order, including the results of its last steps.
 OUTPUT: dict[str, list[str]] = {
     "demo.py": ["in-process server 'servers.calculator:server'", *CONVERSATION, "2 calls, 0 failed"],
     "direct_calls.py": ["divide(7, 2) = {'result': 3.5}", "the command 'no-such-command' was not found"],
@@ -105,27 +105,27 @@ def assert_says(output: str, expected: list[str]) -> None:
         assert position >= 0, f"{text!r} is missing, or out of order, in:\n{output}"
 
 
-def test_every_example_is_known_here() -> None:
+def test_every_example_has_an_expected_output() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(OUTPUT)
 
 
-# On Haystack 2 those in which the majors differ.
+# On Haystack 2, only the examples in which the majors differ.
 NAMES = [*OUTPUT] if SkillInfo else ["agent_hooks.py", "serve_skills.py", "tool_invoker_pipeline.py", "agent.py"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_example_runs_without_an_api_key(name: str, tmp_path: Path) -> None:
+def test_an_example_runs_without_an_api_key(name: str, tmp_path: Path) -> None:
     assert_says(run(name, tmp_path), OUTPUT[name])
 
 
 @pytest.mark.parametrize(
     ("server", "described"), [("stdio", "stdio server `"), ("http", "streamable HTTP server at http://127.0.0.1:")]
 )
-def test_demo_works_over_the_wire(server: str, described: str, tmp_path: Path) -> None:
+def test_the_demo_works_with_a_server_in_another_process(server: str, described: str, tmp_path: Path) -> None:
     assert_says(run("demo.py", tmp_path, "--server", server), [described, *OUTPUT["demo.py"][1:]])
 
 
-def test_demo_uses_a_real_chat_generator_if_there_is_a_key(tmp_path: Path) -> None:
+def test_the_demo_uses_a_real_chat_generator_if_there_is_an_api_key(tmp_path: Path) -> None:
     with OpenAIStandIn([("multiply", {"a": 6, "b": 7}), ("add", {"a": 5, "b": 3})]) as openai:
         output = run("demo.py", tmp_path, **openai.environment)
     assert openai.results == ["42.0", "8.0"]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Agents whose server changes its tools while they run: each run goes on with the tools that it began with.
+Agents whose server changes its tools while they run: each run keeps the tools that it began with.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from tests.support.waiting import LIMIT, wait_until
 OWN = ["list_more", "locate", "offer", "withdraw", "write"]
 
 
-# An Agent of Haystack 2 does not tell its toolsets that a run begins.
+# An Agent of Haystack 2 does not notify its toolsets when a run begins.
 needs_spawn = pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no toolset of a run")
 
 
 def paused(agent: Agent, before: int) -> tuple[threading.Event, threading.Event]:
     """
-    Make the model of an Agent wait before a reply: for the second event, after it has set the first.
+    Make the model of an Agent pause before a reply: it sets the first event, and waits for the second.
     """
     asked, go_on = threading.Event(), threading.Event()
 
@@ -66,7 +66,7 @@ def toolset(server):
 
 @needs_spawn
 @in_both_ways
-def test_a_run_goes_on_with_the_tools_that_it_began_with_and_the_next_one_sees_the_new_list(toolset, is_async):
+def test_a_run_keeps_the_tools_that_it_began_with_and_the_next_run_sees_the_new_list(toolset, is_async):
     toolset["offer"].invoke(name="changed", description="Old.")
     toolset.refresh()
     held = toolset["changed"]
@@ -89,13 +89,13 @@ def test_a_run_goes_on_with_the_tools_that_it_began_with_and_the_next_one_sees_t
     assert shown(first) == [["changed", *OWN]] * 4
     assert {turn.tool_specs[0]["description"] for turn in first.chat_generator.turns} == {"Old."}
     assert called == ["changed: 1", "changed: 2"]
-    # A tool that the run does not have is an error that the model sees.
+    # The model gets an error if it calls a tool that the run does not have.
     assert "extra" in unknown
     assert "extra: 3" not in unknown
 
 
 @in_both_ways
-def test_between_steps_if_asked_for(server, is_async):
+def test_tools_are_updated_between_steps_if_that_is_enabled(server, is_async):
     with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(update_between_steps=True)) as toolset:
         agent = agent_of(toolset, call("write", text="1"), call("extra", text="2"), say("done"))
         asked, go_on = paused(agent, before=1)
@@ -109,7 +109,7 @@ def test_between_steps_if_asked_for(server, is_async):
 
 
 @rows("is_async", False, True)
-def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(is_async):
+def test_the_tools_of_a_server_without_notifications_are_listed_at_the_start_of_each_run(is_async):
     server = build_server()
     with MCPToolset(InProcessServerInfo(server), tool_selection=ToolSelection(cache_tools=False)) as toolset:
         agent = agent_of(toolset, say("one"), say("two"))
@@ -127,10 +127,10 @@ def test_a_server_that_does_not_say_it_is_asked_at_the_start_of_each_run(is_asyn
     lambda info: MCPTool("quiet", info),
     lambda info: MCPToolset(info, tool_names=["quiet"]),
 )
-def test_a_tool_that_others_have_not_seen_is_asked_for_before_it_is_missing(make, is_async):
+def test_the_tools_are_listed_again_before_a_tool_is_reported_missing(make, is_async):
     server = build_server()
     info = InProcessServerInfo(server)
-    with MCPToolset(info):  # which keeps the session open that both share, with the tools of before
+    with MCPToolset(info):  # keeps the shared session open, with the earlier tools
         tools = make(info)
         with pytest.raises(MCPToolNotFoundError):
             tools.warm_up()
@@ -139,7 +139,7 @@ def test_a_tool_that_others_have_not_seen_is_asked_for_before_it_is_missing(make
         tools.close()
 
 
-def test_a_run_that_failed_is_over_while_its_error_is_held(server):
+def test_a_failed_run_is_over_even_while_its_error_is_referenced(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         with pytest.raises(Exception, match="the script has only 0 replies") as failed:
             run(agent_of(toolset))

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-One Agent, or one pipeline, with one toolset that many users run at the same time, each as themselves.
+Many users run one Agent or one pipeline with one toolset at the same time, each with their own identity.
 """
 
 import asyncio
@@ -22,14 +22,14 @@ from tests.support.identity_server import IdentityServer
 from tests.support.scripted_chat import call, say
 
 USERS = 25
-# In each, an Agent makes one call.
+# In each step, an Agent makes one call.
 STEPS = 2
 
 
 @component
 class Caller:
     """
-    Calls `whoami` in the name of the user of the conversation, in two steps. It keeps nothing, so that all may use it.
+    Calls `whoami` in two steps, for the user of the conversation. It has no state, so that all users can share it.
     """
 
     @component.output_types(replies=list[ChatMessage])
@@ -59,7 +59,7 @@ def toolset(server: IdentityServer) -> Iterator[MCPToolset]:
 
 def test_concurrent_runs_of_an_agent_call_as_their_users(server: IdentityServer, toolset: MCPToolset) -> None:
     agent = Agent(chat_generator=Caller(), tools=toolset)
-    if not HAS_TOOL_INVOKER:  # Haystack 2 has four threads for the tools of an Agent
+    if not HAS_TOOL_INVOKER:  # Haystack 2 uses four threads for the tools of an Agent
         server.barrier = asyncio.Barrier(USERS)
 
     async def run(name: str) -> list[Any]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Pipelines with the components, without an Agent, and from YAML.
+Pipelines of the components without an Agent, and pipelines from YAML.
 """
 
 import asyncio
@@ -38,14 +38,14 @@ from tests.support.scripted_chat import ScriptedChatGenerator, calls, say
 ROOT = Path(__file__).parents[2]
 NOTES = InProcessServerInfo("examples.servers.notes:server")
 
-# On Haystack 2, pipelines that run asynchronously have a class of their own.
+# On Haystack 2, pipelines that run asynchronously have a separate class.
 AsyncPipeline = Pipeline if hasattr(Pipeline, "run_async") else haystack.AsyncPipeline
 
 
 @pytest.fixture(params=["run", "run_async"])
 def run(request: pytest.FixtureRequest) -> Iterator[Any]:
     """
-    Makes a pipeline of components and connections, runs it in each of its two ways, and closes the components.
+    Builds a pipeline of components and connections, runs it in each of its two ways, and closes the components.
     """
     used: list[Any] = []
 
@@ -65,7 +65,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Any]:
             instance.close()
 
 
-def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
+def test_a_pipeline_loop_with_a_tool_caller_gives_the_answer_of_an_agent(run) -> None:
     script = [
         calls(("add", {"a": 5, "b": 3}), ("echo", {"text": "hello"})),
         calls(("no_such_tool", {}), ("fail", {"message": "on purpose"})),
@@ -92,13 +92,13 @@ def test_a_loop_with_a_tool_caller_comes_to_the_answer_of_an_agent(run) -> None:
     assert answer.text == of_agent[-1].text
     same, unknown = [0, 1, 2, 3, 4, 6, 7], 5
     assert [of_loop[number] for number in same] == [of_agent[number] for number in same]
-    # Only the wording of what is no tool differs: ours does not list every tool.
+    # Only the error for an unknown tool differs: ours does not list all tools.
     assert of_loop[unknown].tool_call_results[0].error
 
 
 @pytest.mark.skipif(not hasattr(Pipeline, "close"), reason="pipelines of Haystack 2 cannot be closed")
 async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
-    # Its own, because components of other tests may not have been collected yet.
+    # A separate server info, because components of other tests may not have been garbage-collected yet.
     notes = InProcessServerInfo(NOTES.server, max_in_flight=100)
     components = {
         "fetcher": MCPResourceFetcher(notes, prefix=""),
@@ -121,7 +121,7 @@ async def test_a_pipeline_closes_the_connections_of_its_components() -> None:
     assert not any(connection.is_ready for connection in connections)
 
 
-def test_what_the_result_of_a_tool_links_to_is_fetched(run) -> None:
+def test_the_resources_linked_in_the_result_of_a_tool_are_fetched(run) -> None:
     runner = MCPToolRunner(MCPTool("find", NOTES), ["word"])
     result = run(
         {"runner": runner, "fetcher": MCPResourceFetcher(NOTES)},
@@ -138,7 +138,7 @@ def keep_last(_current: Any, new: Any) -> Any:
 
 def stored_pipeline() -> Pipeline:
     """
-    A pipeline with every component, whose servers are not there.
+    Return a pipeline with every component, whose servers do not exist.
     """
     http = StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Secret.from_env_var("MCP_TOKEN"))
     stdio = StdioServerInfo("/there/is/no/such/program", env={"KEY": Secret.from_env_var("MCP_TOKEN")})

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The tools of servers that nobody here wrote, each started for real.
+The tools of published third-party servers, which are really started.
 """
 
 import json
@@ -36,7 +36,7 @@ def toolset(info: MCPServerInfo, **parameters: Any) -> MCPToolset:
     return MCPToolset(info, connection_timeout=START, invocation_timeout=60, **parameters)
 
 
-def test_the_everything_server_is_used_over_every_transport_and_gets_answers(everything: MCPServerInfo) -> None:
+def test_the_everything_server_works_over_every_transport_and_gets_answers(everything: MCPServerInfo) -> None:
     messages: list[Any] = []
     urls: list[str] = []
 
@@ -85,7 +85,7 @@ def test_the_everything_server_is_used_over_every_transport_and_gets_answers(eve
 
 
 @pytest.mark.parametrize("fixture", ["time_server", "old_time_server"])
-def test_the_time_is_told_whatever_sdk_the_server_was_built_with(fixture, request):
+def test_the_time_server_works_with_both_majors_of_its_sdk(fixture, request):
     server: StdioServer = request.getfixturevalue(fixture)
     with MCPTool("get_current_time", server.info(), connection_timeout=START) as tool:
         answer = json.loads(model_text(tool.invoke(timezone="America/New_York")))
@@ -93,7 +93,7 @@ def test_the_time_is_told_whatever_sdk_the_server_was_built_with(fixture, reques
         assert "datetime" in answer
 
 
-def test_an_agent_uses_the_git_server_without_knowing_where_the_repository_is(git_server: StdioServer) -> None:
+def test_an_agent_uses_the_git_server_without_knowing_the_path_of_the_repository(git_server: StdioServer) -> None:
     bound = ToolOverride(bound_arguments={"repo_path": str(git_server.cwd)})
     with toolset(git_server.info(), tool_names=["git_log"], tool_overrides={"git_log": bound}) as tools:
         outcome = by_agent(tools, ("git_log", {"max_count": 1}))
@@ -101,7 +101,7 @@ def test_an_agent_uses_the_git_server_without_knowing_where_the_repository_is(gi
     assert "repo_path" not in outcome.turns[0].tool_specs[0]["parameters"]["properties"]
 
 
-def test_the_filesystem_server_may_use_the_folders_that_are_roots_and_no_others(filesystem_server, tmp_path):
+def test_the_filesystem_server_may_use_only_the_folders_that_are_roots(filesystem_server, tmp_path):
     mine, others = tmp_path.resolve() / "mine", tmp_path.resolve() / "others"
     for folder in (mine, others):
         folder.mkdir()
@@ -110,7 +110,7 @@ def test_the_filesystem_server_may_use_the_folders_that_are_roots_and_no_others(
     with toolset(
         filesystem_server.info(), handlers=handlers, tool_names=["read_text_file", "list_allowed_directories"]
     ) as tools:
-        # It asks for the roots when the session is open, and does not say when it has them.
+        # It requests the roots after the session has opened, and does not report when it has them.
         wait_until(lambda: str(mine) in tools["list_allowed_directories"].call().text, "the roots")
         assert tools["read_text_file"].call(path=str(mine / "note.txt")).text == "in mine"
         with pytest.raises(MCPInvocationError, match="outside allowed directories"):

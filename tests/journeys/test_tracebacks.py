@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What somebody sees whose Agent ends with an error.
+What a user sees if an Agent ends with an error.
 """
 
 import contextlib
@@ -43,7 +43,7 @@ def run_agent_with(toolset: MCPToolset, *, is_async: bool = False) -> None:
     StdioServerInfo("no-such-command"),
     StdioServerInfo("sh", ["-c", "exit 3"]),
 )
-def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_helps(info, is_async):
+def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_the_advice(info, is_async):
     with pytest.raises(MCPConnectionError) as failure:
         run_agent_with(MCPToolset(info), is_async=is_async)
     shown = "".join(traceback.format_exception(failure.value))
@@ -54,7 +54,7 @@ def test_the_traceback_of_a_failed_connect_is_the_callers_and_ends_with_what_hel
     assert failure.value.__context__ is not None
 
 
-def test_the_traceback_of_a_server_module_that_fails_shows_the_line_of_that_module(tmp_path: Path, monkeypatch):
+def test_the_traceback_of_a_failing_server_module_shows_the_line_of_that_module(tmp_path: Path, monkeypatch):
     (tmp_path / "module_that_fails.py").write_text("open('/no/such/file')")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(MCPConnectionError) as failure:
@@ -62,7 +62,7 @@ def test_the_traceback_of_a_server_module_that_fails_shows_the_line_of_that_modu
     assert "open('/no/such/file')" in "".join(traceback.format_exception(failure.value))
 
 
-def test_the_traceback_of_a_failed_call_has_no_frames_of_the_background():
+def test_the_traceback_of_a_failed_call_has_no_frames_of_background_tasks():
     server = MCPServer("failing")
 
     @server.tool()
@@ -72,7 +72,7 @@ def test_the_traceback_of_a_failed_call_has_no_frames_of_the_background():
     with pytest.raises(Exception, match="Failed to invoke Tool `fail`") as failure:
         run_agent_with(MCPToolset(InProcessServerInfo(server)))
     first = failure.value
-    while first.__cause__ is not None:  # Haystack 2 wraps it
+    while first.__cause__ is not None:  # Haystack 2 wraps the error
         first = first.__cause__
     assert isinstance(first, MCPInvocationError)
     files = {Path(frame.filename).name for frame in traceback.extract_tb(first.__traceback__)}
