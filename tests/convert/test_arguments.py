@@ -60,7 +60,7 @@ SCHEMA = normalize_parameters(
     ({"tree": {"left": {"n": "1", "left": None}}}, {"tree": {"left": {"n": 1, "left": None}}}),
     ({"pair": ["1", "2"]}, {"pair": ["1", 2]}),
 )
-def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dict[str, Any], sent: Any) -> None:
+def test_arguments_of_a_model_are_converted_to_the_types_of_the_schema(given: dict[str, Any], sent: Any) -> None:
     before = copy.deepcopy(given)
     fitted = fit_arguments(given, SCHEMA)
     assert repr(fitted) == repr(sent)  # 5.0 equals 5
@@ -75,7 +75,7 @@ def test_what_a_model_means_is_sent_in_the_type_that_the_schema_wants(given: dic
     {"whole": 5.5, "number": 5.0, "flag": 1, "text": 5},
     {"whole": "9" * 5000, "number": "1e400", "points": "[" * 100_000, "point": "Infinity", "maybe": "NaN"},
 )
-def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
+def test_all_other_arguments_are_sent_unchanged(given: dict[str, Any]) -> None:
     assert repr(fit_arguments(given, SCHEMA)) == repr(given)
 
 
@@ -90,6 +90,6 @@ def test_everything_else_is_sent_as_it_was_given(given: dict[str, Any]) -> None:
     ({"required": ["b"]}, []),
     ({"properties": {}}, []),
 )
-def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_others(more, unknown):
+def test_arguments_that_a_schema_does_not_have_are_found_unless_it_allows_additional_ones(more, unknown):
     usable = normalize_parameters({"properties": {"a": {}}, **more})
     assert undeclared({"a": 1, "b": 2}, usable["properties"], usable) == unknown

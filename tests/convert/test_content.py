@@ -90,28 +90,28 @@ class TestModelText:
             "[resource link: Report, file:///report.pdf, application/pdf, 3,210,000,000 B, Two lines]",
         ),
     )
-    def test_describes_every_kind_of_content(self, content: list[Any], expected: str) -> None:
+    def test_the_text_for_the_model_describes_every_kind_of_content(self, content: list[Any], expected: str) -> None:
         assert model_text(envelope(*content)) == expected
 
     @rows(
         ("result", "expected"),
-        # Structured content, of any type, only where the content is effectively empty.
+        # Structured content of any type is used only if the content is effectively empty.
         (envelope(text("3"), structured={"result": 3}), "3"),
         (envelope(structured={"stadt": "Köln", "n": [1]}), '{"stadt": "Köln", "n": [1]}'),
         (envelope(text(" \n"), text(""), structured={"n": 1}), '{"n": 1}'),
         *((envelope(structured=value), json.dumps(value)) for value in ([1, 2], 0, False, "", {})),
         *((empty, "[no content]") for empty in (envelope(), envelope(text(" ")), handwritten(content=None))),
-        # What is meant for the user only, where nothing else would be left.
+        # Content for the user only is omitted, unless nothing else would be left.
         (envelope(text("shown to you", annotations=USER_ONLY), text("b", annotations=FOR_BOTH), text("c")), "b\nc"),
         (envelope(text("only this", annotations=USER_ONLY), text("")), "only this\n"),
         (envelope(text("chart", annotations=USER_ONLY), structured={"n": 1}), '{"n": 1}'),
-        # A single block for a list of blocks, and a parsed envelope.
+        # A single block in place of a list of blocks, and a parsed envelope.
         (handwritten(content={"type": "text", "text": "alone"}), "alone"),
         (json.loads(envelope(text("3"))), "3"),
-        # The bytes of data URIs are kept out.
+        # The bytes of data URIs are omitted.
         (handwritten({"type": "resource_link", "name": "logo", "uri": DATA_URI}), "[resource link: logo, data:…]"),
     )
-    def test_gives_what_is_there_for_the_model(self, result: Any, expected: str) -> None:
+    def test_the_text_for_the_model_has_the_content_for_the_model(self, result: Any, expected: str) -> None:
         assert model_text(result) == expected
 
     @rows(
@@ -122,7 +122,7 @@ class TestModelText:
         ({"type": "resource", "resource": {"text": "body"}}, "[resource]\nbody"),
         ({"type": "resource_link", "uri": "x://y", "size": "big"}, "[resource link: x://y]"),
     )
-    def test_survives_malformed_content(self, block: Any, expected: str) -> None:
+    def test_malformed_content_does_not_break_the_text(self, block: Any, expected: str) -> None:
         assert model_text(handwritten(block)) == model_content(handwritten(block)) == expected
 
     @rows(
@@ -134,10 +134,10 @@ class TestModelText:
         ({1, 2}, '"{1, 2}"'),
         ({(1, 2): 3}, "{(1, 2): 3}"),
     )
-    def test_returns_a_string_that_is_no_envelope_as_it_is_and_another_value_as_json(self, value, expected) -> None:
+    def test_a_string_that_is_not_an_envelope_is_unchanged_and_other_values_become_json(self, value, expected) -> None:
         assert model_text(value) == model_content(value) == expected
 
-    def test_describes_content_blocks_that_a_source_picked_out(self) -> None:
+    def test_content_blocks_selected_by_a_source_are_described(self) -> None:
         file = FileContent(PDF, "application/pdf", filename="a.pdf")
         nameless = FileContent("AAAA", validation=False)
         picked = [TextContent("see"), ImageContent(PNG, "image/png"), file, nameless]
@@ -154,12 +154,12 @@ class TestModelContent:
             [TextContent("before"), IMAGE, TextContent("after"), LINK],
         ),
         (envelope(blob(PNG, "image/png")), [IMAGE]),
-        # A type that is missing, or that model providers know by another name.
+        # The type is missing, or model providers use another name for it.
         (handwritten({"type": "image", "data": PNG, "mimeType": None}), [IMAGE]),
         (envelope(image("AAAA", "image/jpg")), [ImageContent("AAAA", "image/jpeg")]),
         (envelope(text("drawn"), image(annotations=USER_ONLY)), "drawn"),
     )
-    def test_gives_images_in_the_order_of_the_server(self, result: str, expected: Any) -> None:
+    def test_images_keep_the_order_of_the_server(self, result: str, expected: Any) -> None:
         assert model_content(result) == expected
 
     @rows(
@@ -169,12 +169,12 @@ class TestModelContent:
         (b"GIF89a", "image/gif"),
         (b"RIFF\x01\x02\x03\x04WEBPVP8 ", "image/webp"),
     )
-    def test_gives_the_type_that_an_image_is_whatever_the_server_declares(self, begin, mime_type) -> None:
+    def test_an_image_gets_its_real_type_whatever_the_server_declares(self, begin, mime_type) -> None:
         data = base64.b64encode(begin + bytes(30)).decode()
         for block in (image(data, "image/png"), image(data, "image/jpeg"), blob(data, "application/octet-stream")):
             assert model_content(envelope(block)) == [ImageContent(data, mime_type)]
 
-    def test_gives_an_image_in_any_form_of_base64(self) -> None:
+    def test_an_image_may_be_in_any_form_of_base64(self) -> None:
         quoted, urlsafe = PNG.replace("+", "%2B"), PNG.replace("+", "-").replace("/", "_").rstrip("=")
         in_lines = f"{PNG[:10]} \n{PNG[10:76]}\r\n{PNG[76:]}\n"
         for data in (f" DATA:image/png;charset=utf-8;base64,{quoted}", f"data:;base64,{PNG}", in_lines, urlsafe):
@@ -189,16 +189,16 @@ class TestModelContent:
         (blob(PDF, None, uri="data:,"), FileContent(PDF, "application/pdf")),
         (image(SVG, "image/svg+xml"), FileContent(SVG, "image/svg+xml")),
         (image(PDF, mime_type=""), FileContent(PDF, "application/pdf")),
-        # What Haystack refuses.
+        # Haystack refuses these.
         *((block, None) for block in (image(NO_BASE64), image(""), blob("AAAA", None))),
     )
-    def test_gives_files_where_tool_messages_take_them(self, block, file, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_files_are_passed_if_tool_messages_support_them(self, block, file, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", True)
         assert model_content(envelope(block)) == ([file] if file else model_text(envelope(block)))
         monkeypatch.setattr(content, "TOOL_MESSAGES_TAKE_FILES", False)
         assert model_content(envelope(block)) == model_text(envelope(block))
 
-    def test_gives_nothing_that_a_tool_message_cannot_hold(self) -> None:
+    def test_content_that_a_tool_message_cannot_hold_is_described_as_text(self) -> None:
         content = model_content(envelope(text("all"), image(), audio(), blob(PDF, "application/pdf"), link()))
         message = ChatMessage.from_tool(content, origin=ToolCall("t", {}))
         assert ChatMessage.from_dict(message.to_dict()) == message
@@ -212,12 +212,12 @@ class TestModelContent:
     ("boom", "boom"),
     *((nothing, "the server gave no error text") for nothing in (envelope(text(" "), is_error=True), "", "\n")),
 )
-def test_the_text_of_an_error_is_what_the_server_said(result: Any, expected: str) -> None:
+def test_the_text_of_an_error_is_the_servers(result: Any, expected: str) -> None:
     assert error_text(result) == expected
 
 
 class TestStateResult:
-    def test_keeps_its_envelope_in_a_copy_and_in_state(self) -> None:
+    def test_a_result_keeps_its_envelope_in_a_copy_and_in_state(self) -> None:
         original = state_result(envelope(text("3"), structured={"result": 3}))
         state = State(schema={"call": {"type": dict}})
         state.set("call", original)
@@ -238,20 +238,20 @@ class TestStateResult:
         (envelope(text("see"), image()), {"result": [TextContent("see"), IMAGE]}),
         (envelope(link()), {"result": [LINK]}),
         ("no envelope", {"result": "no envelope"}),
-        # A JSON object that the server wrapped as a string is there, too.
+        # A JSON object that the server wrapped as a string is also found.
         (envelope(text(OBJECT), structured={"result": OBJECT}), {"result": OBJECT, "status": "clean"}),
         (envelope(text("3"), structured={"result": "3"}), {"result": "3"}),
     )
-    def test_finds_the_values(self, result: str, expected: dict[str, Any]) -> None:
+    def test_a_result_finds_the_values_of_its_envelope(self, result: str, expected: dict[str, Any]) -> None:
         assert state_result(result) == expected
 
-    def test_reads_to_the_model_like_its_envelope(self) -> None:
+    def test_the_model_sees_a_result_like_its_envelope(self) -> None:
         for result in (envelope(text("three"), structured={"n": 3}), envelope(image()), "no envelope"):
             for handler in RESULT_HANDLERS.values():
                 assert handler(state_result(result)) == handler(result)
 
 
-def test_a_prompt_has_the_texts_images_and_files_of_the_user_and_notes_of_those_of_the_assistant() -> None:
+def test_a_prompt_keeps_the_users_texts_images_and_files_and_describes_those_of_the_assistant() -> None:
     said = '{"content": [], "isError": false}'
     pdf = blob(PDF, "application/pdf")
     given = [("user", text(said)), ("user", image()), ("user", pdf), ("user", document("Hi")), ("assistant", image())]

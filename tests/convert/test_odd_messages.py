@@ -25,7 +25,7 @@ def unsupported(block: Any) -> str:
 
 
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
-    """The result as the SDK has it."""
+    """Return the repaired result as the SDK parses it."""
     before = copy.deepcopy(result)
     read = mend_result(method, version, result).result
     assert result == before
@@ -74,7 +74,7 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
 
 @pytest.mark.parametrize("version", [OLD, NEW])
 @rows(("result", "said", "structured", "is_error"), *CALLS)
-def test_what_can_be_read_of_a_call_is_kept(version, result, said, structured, is_error):
+def test_the_readable_parts_of_a_result_are_kept(version, result, said, structured, is_error):
     assert not is_plain(result)
     read = mended("tools/call", version, result)
     assert texts(read) == said
@@ -82,7 +82,7 @@ def test_what_can_be_read_of_a_call_is_kept(version, result, said, structured, i
     assert read["isError"] is is_error
 
 
-def test_structured_content_is_an_object_where_it_must_be_one_and_null_is_a_value_where_it_may_be_one() -> None:
+def test_structured_content_becomes_an_object_if_required_and_null_is_a_value_if_allowed() -> None:
     for version, value, read in (OLD, [], {}), (OLD, [1], [1]), (NEW, [], []), (NEW, "a", "a"):
         assert mended("tools/call", version, {"content": [], "structuredContent": value})["structuredContent"] == read
     null = {"content": [], "structuredContent": None}
@@ -90,13 +90,13 @@ def test_structured_content_is_an_object_where_it_must_be_one_and_null_is_a_valu
     assert ["structuredContent" in each for each in read] == [False, True]
 
 
-def test_of_many_blocks_only_the_odd_ones_change() -> None:
+def test_only_the_odd_blocks_of_a_result_change() -> None:
     odd = {**TEXT, "annotations": []}
     read = mend_result("tools/call", OLD, {"content": [TEXT, odd] * 50, "isError": None}).result
     assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 50, "isError": False}
 
 
-# Of a text and of a blob, as servers write them that have both members; and what is read of them.
+# Contents of servers that write both members, `text` and `blob`, and how they are read.
 BOTH_MEMBERS = [
     ({"text": "t", "blob": None}, {"text": "t"}),
     ({"text": "t", "blob": "AAAA"}, {"text": "t"}),
@@ -143,7 +143,7 @@ def embedded(which: int) -> dict[str, Any]:
     ("completion/complete", {"completion": {"values": None, "total": "many"}}, {"completion": {"values": []}}),
     ("ping", {"_meta": "odd", "more": 1}, {}),
 )
-def test_odd_members_of_other_results_are_mended_or_dropped(version, method, result, expected):
+def test_odd_members_of_other_results_are_repaired_or_dropped(version, method, result, expected):
     read = mended(method, version, result)
     of_newest = ("resultType", "ttlMs", "cacheScope")
     assert {name: value for name, value in read.items() if name not in of_newest} == expected
@@ -167,5 +167,5 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
     ("unknown/method", {"_meta": []}, {"_meta": []}),
     ("elicitation/create", {"message": 5}, {"message": 5}),
 )
-def test_odd_parameters_of_requests_and_notifications_are_mended(method: str, params: Any, expected: Any) -> None:
+def test_odd_parameters_of_requests_and_notifications_are_repaired(method: str, params: Any, expected: Any) -> None:
     assert mend_params(method, params) == expected

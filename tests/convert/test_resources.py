@@ -12,7 +12,7 @@ from tests.support.rows import rows
 BYTES = ByteStream(b"\x00\x01\x02", meta={"uri": "memo://b.bin"}, mime_type="application/octet-stream")
 
 
-def test_text_becomes_a_string_or_a_stream_and_everything_else_a_stream_with_its_type_and_uri():
+def test_text_becomes_a_string_or_a_stream_and_all_else_a_stream_with_its_type_and_uri():
     note = TextResourceContents(uri="memo://a.md", text="# Grüße", mime_type="text/markdown")
     blob = BlobResourceContents(uri="memo://b.bin", blob="AAEC", mime_type="application/octet-stream")
     result = ReadResourceResult(contents=[note, TextResourceContents(uri="memo://empty", text=""), blob])
@@ -25,14 +25,14 @@ def test_text_becomes_a_string_or_a_stream_and_everything_else_a_stream_with_its
 
 
 @rows("convert", resource_contents, resource_streams)
-def test_what_is_no_base64_is_an_error_that_does_not_quote_it(convert):
+def test_invalid_base64_is_an_error_that_does_not_quote_it(convert):
     damaged = ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob="s3cr3t!")])
     with pytest.raises(ValueError, match="not valid base64") as failed:
         convert(damaged)
     assert "s3cr3t" not in str(failed.value)
 
 
-def test_base64_may_come_in_lines_and_as_a_data_uri():
+def test_base64_may_have_line_breaks_or_be_a_data_uri():
     for blob in ("AA\r\nEC\n", "data:image/gif;base64,AAEC"):
         [stream] = resource_streams(ReadResourceResult(contents=[BlobResourceContents(uri="memo://b", blob=blob)]))
         assert stream.data == b"\x00\x01\x02"

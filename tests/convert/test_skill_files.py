@@ -45,7 +45,7 @@ def sent(uri: str, *parts: bytes) -> ReadResourceResult:
 
 
 def skill_of(header: str, frontmatter: dict[str, Any]) -> tuple[MCPSkill, ReadResourceResult]:
-    """A skill whose files are as the server says, with this YAML and what the server says of it."""
+    """Return a skill with valid files, this YAML, and this frontmatter in the server's list."""
     text = skill_text(header)
     resources = [manifest(f"{ROOT}SKILL.md", text.encode())]
     return read_skill(entry(frontmatter=frontmatter, resources=resources)), served(text)
@@ -76,7 +76,7 @@ SKILL = manifest(f"{ROOT}SKILL.md", b"A")
     *({"resources": [SKILL, manifest(f"{ROOT}{path}", b"A")]} for path in ("a.md\n- b.md", "a\u202e.md")),
     {"uri": "skill://a\nb/pdf/SKILL.md", "resources": "dynamic"},
 )
-def test_an_entry_that_is_not_as_the_extension_wants_it_is_refused(changes):
+def test_an_entry_that_does_not_follow_the_extension_is_refused(changes):
     with pytest.raises(ValueError, match=r"it lacks|its "):
         read_skill(entry(**changes))
 
@@ -103,7 +103,7 @@ def test_instructions_of_another_size_or_digest_are_refused(text, reason):
     ("ok: yes\n", {"ok": True}),
     ("1: [a, 2.5]\n", {"1": ["a", 2.5]}),
 )
-def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, said):
+def test_yaml_and_frontmatter_in_the_list_may_differ_only_in_form(header, said):
     skill = skill_of(f"name: pdf\ndescription: d\n{header}", {"name": "pdf", "description": "d", **said})
     assert checked_instructions(*skill) == BODY
 
@@ -117,13 +117,13 @@ def test_yaml_and_what_the_server_says_of_it_may_differ_in_form_only(header, sai
     "a: &a [*a]\nname: pdf\n",
     "name: !!python/object/apply:os.getcwd []\ndescription: PDF files\n",
 )
-def test_yaml_that_says_something_else_is_refused(header):
+def test_yaml_that_differs_from_the_frontmatter_in_the_list_is_refused(header):
     with pytest.raises(MCPSkillError, match="its YAML says something else"):
         checked_instructions(*skill_of(header, {"name": "pdf", "description": "PDF files"}))
 
 
 @rows("text", "", "Use the forms.", "---\nname: pdf\n", "\n---\nname: pdf\n---\n")
-def test_instructions_without_yaml_are_refused_and_bytes_are_read_if_they_are_text(text):
+def test_instructions_without_yaml_are_refused_and_bytes_that_are_text_are_read(text):
     dynamic, uri = read_skill(entry(resources="dynamic")), f"{ROOT}SKILL.md"
     with pytest.raises(MCPSkillError, match="does not begin with YAML"):
         checked_instructions(dynamic, served(text))

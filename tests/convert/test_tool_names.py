@@ -25,7 +25,7 @@ SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
     ("repo/search.code", None, "repo_search_code"),
     ("été\n", None, "_t__"),
 )
-def test_a_safe_name_stays_as_it_is_and_other_characters_become_underscores(name, prefix, safe):
+def test_a_safe_name_is_unchanged_and_other_characters_become_underscores(name, prefix, safe):
     assert provider_safe_name(name, prefix) == safe
 
 
@@ -36,7 +36,7 @@ def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():
     assert provider_safe_name(name + ".") != provider_safe_name(name + "/")
 
 
-def test_servers_whose_names_have_no_safe_character_get_prefixes_of_their_own():
+def test_servers_whose_names_have_no_safe_character_get_different_prefixes():
     assert prefix_of("my server (docs)") == "my_server_docs"
     maps, search = prefix_of("\u5730\u56fe"), prefix_of("\u641c\u7d22")
     assert maps != search
@@ -50,7 +50,7 @@ def test_servers_whose_names_have_no_safe_character_get_prefixes_of_their_own():
     (["été", "ètè", "_t_"], ["_t_"]),
     (["名" * 64, "字" * 64, "\ud800" * 80, " ", "\0"], []),
 )
-def test_names_that_would_merge_get_a_hash_whatever_their_order(names, kept, prefix):
+def test_names_that_would_become_equal_get_a_hash_whatever_their_order(names, kept, prefix):
     assigned = assign_tool_names(names, prefix)
     assert assigned == assign_tool_names(reversed(names), prefix)
     assert list(assigned) == names
@@ -59,7 +59,7 @@ def test_names_that_would_merge_get_a_hash_whatever_their_order(names, kept, pre
     assert kept == [name for name in names if assigned[name] == provider_safe_name(name, prefix) and len(name) < 64]
 
 
-def test_a_name_is_given_once_and_a_rename_keeps_its_own():
+def test_names_are_unique_and_a_rename_has_precedence():
     assert assign_tool_names(["x", "y"], renamed={"y": "x"})["x"].startswith("x_")
     with pytest.raises(ValueError, match="two tools named 'a'"):
         assign_tool_names(["a", "b", "a"])
@@ -75,7 +75,7 @@ def test_a_name_is_given_once_and_a_rename_keeps_its_own():
     (["x" * 65], ["x" * 55 + "_9537c5fd"]),
     (["天气", ""], ["___4d947325", "_e3b0c442"]),
 )
-def test_arguments_get_names_that_all_model_providers_take(names, safe):
+def test_arguments_get_names_that_all_model_providers_accept(names, safe):
     schema = {"type": "object", "properties": {name: {"description": name} for name in names}, "required": names}
     renamed, originals = with_safe_arguments(schema)
     assert [*renamed["properties"]] == renamed["required"] == safe
@@ -98,5 +98,5 @@ def test_the_title_of_a_renamed_argument_hides_nothing():
     (["serch"], [*(f"get_{n}" for n in range(199)), "search"], "Did you mean 'search'? The server has 200 tools"),
     (["modulo"], [f"get_{n}" for n in range(200)], "The server has 200 tools, none of them with a similar name"),
 )
-def test_who_names_a_tool_that_is_not_there_hears_the_closest_names_and_how_many_there_are(wanted, available, said):
+def test_the_error_for_an_unknown_tool_has_the_closest_names_and_the_number_of_tools(wanted, available, said):
     assert describe_choices(wanted, available, "The server") == said

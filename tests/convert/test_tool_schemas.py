@@ -28,7 +28,7 @@ def assert_accepted_by_haystack(schema: dict[str, Any]) -> None:
 
 
 class TestForeignSchemas:
-    def test_a_2020_12_schema_comes_out_as_it_went_in(self):
+    def test_a_2020_12_schema_is_unchanged(self):
         schema = {
             "type": "object",
             "title": "T",
@@ -82,7 +82,7 @@ class TestForeignSchemas:
         ({"patternProperties": {ODD: {}, "^x": {}}, "additionalProperties": False}, {}),
         ({"type": "string", "not": {"minLength": 2, "pattern": ODD}}, A),
         ({"type": "string", "if": {"pattern": ODD}, "then": {"const": "x"}}, {**A, "then": {"enum": ["x"]}}),
-        # Properties that are called like keywords.
+        # Properties with names of keywords.
         ({"properties": {"items": B, "required": {}}}, {"properties": {"items": B, "required": {}}}),
     )
     def test_older_drafts_and_odd_encoders_are_translated(self, old, new):
@@ -91,7 +91,7 @@ class TestForeignSchemas:
 
     @rows(
         ("given", "common"),
-        # As chrome-devtools-mcp, mcp-server-fetch, sequential-thinking, Notion and Playwright have them.
+        # Schemas of chrome-devtools-mcp, mcp-server-fetch, sequential-thinking, Notion and Playwright.
         ({"type": "integer", "exclusiveMinimum": 0}, {"type": "integer", "minimum": 1}),
         ({"type": "integer", "exclusiveMaximum": 9.5}, {"type": "integer", "maximum": 9}),
         ({"type": ["boolean", "string"], "title": "T"}, {"anyOf": [{"type": "boolean"}, A], "title": "T"}),
@@ -100,7 +100,7 @@ class TestForeignSchemas:
         ({"type": ["string"]}, {"anyOf": [A]}),
         ({"oneOf": [A, {"const": 1}]}, {"anyOf": [A, {"enum": [1]}]}),
         ({**OBJECT, "propertyNames": A, "additionalProperties": A}, {**OBJECT, "additionalProperties": A}),
-        # Others would lose something.
+        # Other schemas would lose information, so they are unchanged.
         ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "exclusiveMinimum": 0}),
         ({"type": ["array", "string"], "items": A}, {"type": ["array", "string"], "items": A}),
         ({**OBJECT, "propertyNames": {"pattern": "^x"}}, {**OBJECT, "propertyNames": {"pattern": "^x"}}),
@@ -139,7 +139,7 @@ class TestOneObject:
         ({"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}}, {}, []),
         *((schema, {}, []) for schema in ({}, {"type": ["null", "object"]}, {"properties": None})),
     )
-    def test_what_is_said_of_the_root_in_several_subschemas_becomes_one_object(self, schema, properties, required):
+    def test_subschemas_of_the_root_are_merged_into_one_object(self, schema, properties, required):
         before = copy.deepcopy(schema)
         result = normalize_parameters(schema)
         assert schema == before
@@ -169,13 +169,13 @@ class TestReferences:
         ("#/anyOf/0/properties/q", {"anyOf": [{"properties": {"q": A}, "required": ["q"]}]}),
         ("#/allOf/0/$defs/X", {"allOf": [{"$defs": {"X": A}}]}),
     )
-    def test_what_stands_elsewhere_is_found(self, ref, elsewhere):
+    def test_referenced_definitions_are_found_everywhere_in_the_schema(self, ref, elsewhere):
         result = normalize_parameters({"type": "object", "properties": {"p": {"$ref": ref}}, **elsewhere})
         assert at_pointer(result, result["properties"]["p"]["$ref"][1:]) == A
         assert_accepted_by_haystack(result)
 
     @rows("ref", "#/$defs/X", "#/properties/X", "http://127.0.0.1:1/x.json", "http://[", "#%zz")
-    def test_what_stands_nowhere_is_replaced_by_anything_and_noted(self, ref):
+    def test_a_dangling_reference_accepts_anything_and_is_reported(self, ref):
         notes: list[str] = []
         member = {"$ref": ref, "description": "D", "$comment": "c"}
         schema = {"properties": {"p": member, "q": {"type": "array", "items": {"$ref": ref}}}, "$defs": {"Y": A}}
@@ -200,7 +200,7 @@ class TestRejections:
         ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "#: accepts no object"),
         ({"$ref": "#/$defs/S", "$defs": {"S": {"type": "string"}}}, "#: accepts no object"),
     )
-    def test_what_is_no_object_or_fits_none_is_rejected(self, schema, message):
+    def test_a_schema_that_is_not_an_object_or_accepts_none_is_rejected(self, schema, message):
         with pytest.raises(ValueError, match=message):
             normalize_parameters(schema)
 
@@ -214,7 +214,7 @@ class TestRejections:
         ({"items": [{"type": 1}]}, "/prefixItems/0/type: must be 'array', "),
         ({"maximum": float("nan")}, "/maximum: must be a finite number"),
         ({"multipleOf": 0}, "/multipleOf: must be greater than 0"),
-        # The reason does not dump the schema.
+        # The reason does not contain the schema.
         ({"properties": {"n" * 5000: {"type": "t" * 5000}}}, "/properties/n"),
     )
     def test_an_invalid_keyword_is_rejected_with_its_place(self, schema, message):
@@ -223,7 +223,7 @@ class TestRejections:
         assert str(caught.value).startswith(f"#/properties/p{message}")
         assert len(str(caught.value)) < 600
 
-    def test_what_is_nested_too_deeply_for_haystack_is_rejected(self):
+    def test_a_schema_that_is_nested_too_deeply_for_haystack_is_rejected(self):
         schema: dict[str, Any] = {}
         for _ in range(300):
             schema = {"anyOf": [schema]}
@@ -242,7 +242,7 @@ def test_a_pattern_keeps_its_meaning_without_its_invisible_characters():
 
 
 class TestHiddenProperties:
-    def test_hidden_properties_are_gone_and_the_original_is_untouched(self):
+    def test_hidden_properties_are_removed_and_the_original_is_unchanged(self):
         kept = {"a": {"type": "string"}, "b": {"enum": [1]}}
         begin = {"type": "object", "additionalProperties": False}
         schema = {
@@ -258,7 +258,7 @@ class TestHiddenProperties:
         assert schema == before
         assert without_properties(schema, ["secret", "a", "b"]) == {**begin, "properties": {}}
 
-    def test_a_hidden_property_that_others_refer_to_lives_on_as_a_definition(self):
+    def test_a_hidden_property_that_others_refer_to_is_kept_as_a_definition(self):
         schema = normalize_parameters(
             {
                 "properties": {

@@ -26,11 +26,11 @@ HOSTS = "https://*.example.com/docs/*"
     ("users://me@example.com/", "users://*"),
     ("file:///C:/a.md", "file:///*"),
 )
-def test_what_a_pattern_allows(uri: str, pattern: str) -> None:
+def test_a_pattern_allows_these_uris(uri: str, pattern: str) -> None:
     assert matches_any(uri, [pattern])
 
 
-# Ways out of a folder that servers, proxies and libraries have been tricked with.
+# Spellings that have tricked servers, proxies and libraries into leaving a folder.
 DOTS = ["..", ".\t.", ". .", ".\u200b.", ".\ufe0f.", "%2e%2e", "%25252e%25252e", "%2525252525252e.", ".%09.", "..;"]
 DOTS += ["..%20", "%u002e%u002e", "%c0%ae%c0%ae", "\uff0e\uff0e", "\u2024\u2024", "\u3002\u3002", "%EF%BC%8E%EF%BC%8E"]
 WAYS = [*(f"{dots}/secret" for dots in DOTS), "..%5csecret", "a\\..\\..\\secret", "..\u2215secret", "..\uff3csecret"]
@@ -38,7 +38,7 @@ WAYS += ["a%00.md", "/etc/passwd", "%252Fetc/passwd", "read?file=%2e%2e%2fsecret
 
 
 @rows("path", *WAYS)
-def test_no_way_of_writing_a_uri_leads_out_of_a_folder(path: str) -> None:
+def test_no_spelling_of_a_uri_leads_out_of_a_folder(path: str) -> None:
     assert not matches_any(f"file:///public/{path}", [FILES])
 
 
