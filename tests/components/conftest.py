@@ -14,7 +14,7 @@ Use = Callable[..., dict[str, Any]]
 @pytest.fixture(params=["run", "run_async"])
 def use(request: pytest.FixtureRequest) -> Iterator[Use]:
     """
-    Runs a component in each of its two ways, and closes it in the end.
+    Runs a component in each of its two ways, and closes it at the end.
     """
     used: list[Any] = []
 
@@ -31,6 +31,6 @@ def use(request: pytest.FixtureRequest) -> Iterator[Use]:
 
 def inputs_of(component: Any) -> dict[str, bool]:
     """
-    The inputs of a component, and whether they are mandatory.
+    Return the inputs of a component, and whether they are mandatory.
     """
     return {name: socket.is_mandatory for name, socket in component.__haystack_input__._sockets_dict.items()}

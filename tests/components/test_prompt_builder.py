@@ -26,7 +26,7 @@ from tests.support.rows import rows
 
 class Prompter:
     """
-    A server with two prompts. It notes what it is asked, and lists its prompts when it may.
+    A server with two prompts. It records its requests, and lists its prompts only after the test allows it.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def prompter() -> Prompter:
 
 
 @rows(("system_role", "role"), (None, ChatRole.USER), ("first", ChatRole.SYSTEM))
-def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(use, prompter, system_role, role):
+def test_a_prompt_becomes_messages_and_the_first_may_become_the_system_message(use, prompter, system_role, role):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], system_role=system_role)
     first, second = use(builder, name="Ada", style="loudly")["prompt"]
     assert (first.role, first.text) == (role, "You greet.")
@@ -75,13 +75,13 @@ def test_a_prompt_becomes_messages_the_first_of_the_system_if_that_is_wanted(use
 def test_images_and_embedded_resources_are_kept(use, prompter):
     picture, note, answer = use(MCPPromptBuilder(prompter.info, "show", system_role="first"))["prompt"]
     assert isinstance(picture._content[0], ImageContent)
-    assert picture.role == ChatRole.USER  # the system says text only
+    assert picture.role == ChatRole.USER  # system messages can have only text
     assert "Buy milk." in note.text
     assert answer.role == ChatRole.ASSISTANT
     assert "[image: image/png" in answer.text
 
 
-def test_arguments_are_sent_as_strings_and_none_not_at_all(use, prompter):
+def test_arguments_are_sent_as_strings_and_none_is_omitted(use, prompter):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name"], arguments={"style": "é", "name": "nobody"})
     use(builder, name=["Ada", 2], arguments={"style": None})
     use(builder)
@@ -97,7 +97,7 @@ def test_arguments_are_sent_as_strings_and_none_not_at_all(use, prompter):
     ({"required_variables": ["name"]}, True, False),
     ({"arguments": {"style": "loudly"}}, True, False),
 )
-def test_the_inputs_are_the_variables_and_required_as_told(prompter, parameters, name, style):
+def test_the_inputs_are_the_variables_and_the_configured_ones_are_required(prompter, parameters, name, style):
     builder = MCPPromptBuilder(prompter.info, "greet", ["name", "style"], **parameters)
     assert inputs_of(builder) == {"arguments": False, "name": name, "style": style}
     assert prompter.requests == []
@@ -106,12 +106,12 @@ def test_the_inputs_are_the_variables_and_required_as_told(prompter, parameters,
 @pytest.mark.parametrize(
     "from_server", [MCPPromptBuilder.from_server_async, partial(asyncio.to_thread, MCPPromptBuilder.from_server)]
 )
-async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_and_blocks_no_loop(prompter, from_server):
+async def test_a_builder_from_a_server_has_inputs_before_it_connects_and_does_not_block_the_loop(prompter, from_server):
     prompter.may_list.clear()
     made = asyncio.ensure_future(from_server(prompter.info, "greet", system_role="first"))
     while not prompter.requests:
         await asyncio.sleep(0.01)
-    prompter.may_list.set()  # in a loop that was blocked, too late
+    prompter.may_list.set()  # a blocked loop would run this too late
     builder = await made
     assert prompter.requests == ["list"]
     assert (builder.variables, builder.required_variables) == (["name", "style"], ["name"])
@@ -121,7 +121,7 @@ async def test_a_builder_made_from_a_server_has_its_inputs_before_it_connects_an
         await from_server(prompter.info, "great")
 
 
-def test_an_argument_that_is_called_like_the_dictionary_of_all_is_passed_in_it(use):
+def test_an_argument_named_like_the_dictionary_of_all_arguments_is_passed_in_it(use):
     server = MCPServer("debugger")
 
     @server.prompt()
@@ -134,7 +134,7 @@ def test_an_argument_that_is_called_like_the_dictionary_of_all_is_passed_in_it(u
     assert message.text == "Explain ls -l"
 
 
-def test_a_server_that_is_down_and_not_required_gives_no_messages(use, prompter):
+def test_an_optional_server_that_is_down_gives_no_messages(use, prompter):
     down = StdioServerInfo(command="/there/is/no/such/program")
     builder = MCPPromptBuilder(down, "greet", required=False)
     builder.warm_up()

@@ -39,7 +39,7 @@ RESOURCES = [
 
 class Library:
     """
-    A server with resources. It notes what is read with which `_meta`; what is slow is never read to its end.
+    A server with resources. It records reads and their `_meta`; reading a slow resource never ends.
     """
 
     def __init__(self, name: str = "library") -> None:
@@ -77,7 +77,7 @@ def library() -> Library:
     return Library()
 
 
-def test_text_becomes_a_document_and_bytes_a_stream_with_what_the_server_lists_of_them(use, library):
+def test_text_becomes_a_document_and_bytes_a_stream_with_the_servers_metadata(use, library):
     result = use(MCPResourceFetcher(library.info), prefix="notes://")
     [document] = result["documents"]
     assert document.content == "# Today"
@@ -96,7 +96,7 @@ def test_text_becomes_a_document_and_bytes_a_stream_with_what_the_server_lists_o
     assert stream.meta["uri"] == "notes://picture"
 
 
-def test_what_cannot_be_read_is_left_out_and_told(use, library, caplog):
+def test_unreadable_resources_are_omitted_and_reported(use, library, caplog):
     uris = ["notes://nothing", "notes://slow", "notes://today", "notes://broken"]
     result = use(MCPResourceFetcher(library.info, invocation_timeout=1), uris=uris)
     assert [document.meta["uri"] for document in result["documents"]] == ["notes://today"]
@@ -106,8 +106,8 @@ def test_what_cannot_be_read_is_left_out_and_told(use, library, caplog):
     assert len([record for record in caplog.records if "is left out" in record.getMessage()]) == 3
 
 
-def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_down_always(use, library):
-    uris = ["notes://today", "notes://nothing", "notes://slow"]  # of which the last is waited for no longer
+def test_unreadable_resources_are_an_error_on_request_and_an_unreachable_server_always(use, library):
+    uris = ["notes://today", "notes://nothing", "notes://slow"]  # reading the last one is cancelled
     for required in (True, False):
         strictly = {"raise_on_failure": True, "required": required, "invocation_timeout": LONG}
         with pytest.raises(MCPConnectionError, match=r"`read_resource` of .*Internal server error"):
@@ -121,7 +121,7 @@ def test_what_cannot_be_read_is_an_error_if_that_is_wanted_and_a_server_that_is_
     ([{"uri": "a://b", "text": "x" * 150_000}], "larger than `max_message_size`"),
     ("no list", "not a valid result"),
 )
-def test_a_resource_that_is_too_large_or_invalid_is_left_out_alone(use, caplog, contents, problem):
+def test_only_the_resources_that_are_too_large_or_invalid_are_omitted(use, caplog, contents, problem):
     server = raw_server("json", {"resources/read": {"contents": contents}}, max_message_size=100_000)
     for required in (True, False):
         read = use(MCPResourceFetcher(server, ["a://b", "a://c"], required=required))
@@ -132,7 +132,7 @@ def test_a_resource_that_is_too_large_or_invalid_is_left_out_alone(use, caplog, 
     assert "until it can be reached" not in caplog.text
 
 
-def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(use, caplog):
+def test_an_optional_server_that_is_down_gives_failures_and_is_logged_once(use, caplog):
     down = StdioServerInfo(command="/there/is/no/such/program")
     fetcher = MCPResourceFetcher(down, uris=["a://b", "a://c"], required=False)
     fetcher.warm_up()
@@ -141,7 +141,7 @@ def test_a_server_that_is_down_and_not_required_gives_failures_and_is_said_once(
     assert [failure["uri"] for failure in read["failures"]] == ["a://b", "a://c"]
     assert "/there/is/no/such/program" in read["failures"][0]["error"]
     assert use(fetcher, prefix="a://")["failures"][0]["uri"] == "a://"
-    # Everything was to be read.
+    # The empty prefix selects all resources.
     assert use(fetcher, prefix="")["failures"][0]["uri"] == ""
     assert len([record for record in caplog.records if "until it can be reached" in record.message]) == 1
     assert MCPResourceFetcher.from_dict(fetcher.to_dict()).to_dict() == fetcher.to_dict()
@@ -155,14 +155,14 @@ def test_a_template_gives_the_component_inputs(use, library):
     assert result["documents"][0].meta["uri"] == library.read[0]
     with pytest.raises(ValueError, match="needs a value for 'day'"):
         use(fetcher)
-    use(MCPResourceFetcher(library.info, uri_template="notes://days/{day*}"), day="Mon/day")  # as FastMCP lists it
+    use(MCPResourceFetcher(library.info, uri_template="notes://days/{day*}"), day="Mon/day")  # a template of FastMCP
     assert library.read[1:] == ["notes://days/Mon%2Fday"]
 
 
-def test_inputs_take_the_place_of_what_the_component_was_given(use, library):
+def test_inputs_override_the_parameters_of_the_component(use, library):
     fetcher = MCPResourceFetcher(library.info, uris=["other://tomorrow", "notes://today"], prefix="other://")
     for inputs, expected in (
-        ({}, ["notes://today", "other://tomorrow"]),  # once each
+        ({}, ["notes://today", "other://tomorrow"]),  # each once
         ({"uris": ["notes://today"]}, ["notes://today"]),
         ({"uris": []}, []),
     ):
@@ -171,7 +171,7 @@ def test_inputs_take_the_place_of_what_the_component_was_given(use, library):
         assert sorted(library.read) == expected
 
 
-def test_the_id_of_a_document_tells_the_resource_and_not_its_content(use, library):
+def test_the_id_of_a_document_depends_on_the_resource_and_not_on_its_content(use, library):
     fetcher = MCPResourceFetcher(library.info)
     uris = ["notes://today", "notes://folder"]
     ids = [document.id for document in use(fetcher, uris=uris)["documents"]]
@@ -186,7 +186,7 @@ def test_the_id_of_a_document_tells_the_resource_and_not_its_content(use, librar
     assert not {document.id for document in [*other, *named]} & set(ids)
 
 
-def test_the_resources_under_a_prefix_are_limited_and_text_is_given_as_streams_if_that_is_wanted(use, library, caplog):
+def test_the_resources_under_a_prefix_are_limited_and_text_may_be_returned_as_streams(use, library, caplog):
     result = use(MCPResourceFetcher(library.info, prefix="", max_resources=1, as_streams=True))
     assert result["documents"] == []
     [stream] = result["streams"]
@@ -194,13 +194,13 @@ def test_the_resources_under_a_prefix_are_limited_and_text_is_given_as_streams_i
     assert "lists 4 resources under the prefix; only the first 1 are read" in caplog.text
 
 
-def test_it_reads_on_behalf_of_the_user(use, library):
+def test_the_fetcher_reads_with_the_identity_of_the_user(use, library):
     with mcp_request_context(meta={"example.org/user": "ada"}):
         use(MCPResourceFetcher(library.info), uris=["notes://today", "notes://days/1"])
     assert [meta["example.org/user"] for meta in library.metas] == ["ada", "ada"]
 
 
-async def test_not_more_are_read_at_a_time_than_allowed_and_none_when_the_run_is_cancelled(library):
+async def test_concurrent_reads_are_limited_and_cancelled_with_the_run(library):
     uris = [f"notes://slow/{n}" for n in range(3)]
     fetcher = MCPResourceFetcher(library.info, max_concurrency=2)
     running = asyncio.create_task(fetcher.run_async(uris=uris))
@@ -212,7 +212,7 @@ async def test_not_more_are_read_at_a_time_than_allowed_and_none_when_the_run_is
     assert sorted(library.read) == uris[:2]
 
 
-def test_with_nothing_to_read_it_says_what_to_do(use, library):
+def test_the_error_without_any_resource_to_read_says_what_to_do(use, library):
     with pytest.raises(ValueError, match="Give it `uris`, a `prefix` or a `uri_template`"):
         use(MCPResourceFetcher(library.info))
     with pytest.raises(ValueError, match="got 'day', but has no `uri_template`"):

@@ -28,7 +28,7 @@ from tests.support.waiting import LIMIT, wait_until_async
 @pytest.fixture
 def make(use: Use) -> Use:
     """
-    Has a caller make the calls of messages.
+    Runs a tool caller with messages, in both ways.
     """
     return lambda caller, *messages, **inputs: use(caller, messages=list(messages), **inputs)
 
@@ -48,7 +48,7 @@ def tool(name: str, function: Any, **parameters: Any) -> Tool:
     return Tool(name=name, description=name, parameters=schema, function=function, **parameters)
 
 
-def test_the_calls_of_a_reply_are_made_and_answered_in_their_order(make):
+def test_the_calls_of_a_reply_are_executed_and_answered_in_order(make):
     caller = MCPToolCaller(MCPToolset(COUNTER))
     reply = calls(("add", {"a": 5, "b": 3}), ("echo", {"text": "hello"}), ("add", {"a": 1, "b": 1}))
     outputs = make(caller, reply, history=[ChatMessage.from_user("go")])
@@ -62,20 +62,20 @@ def test_the_calls_of_a_reply_are_made_and_answered_in_their_order(make):
     assert "messages" not in outputs
 
 
-def test_calls_that_have_a_result_are_not_made_again(make):
+def test_calls_that_have_a_result_are_not_repeated(make):
     made: list[str] = []
     caller = MCPToolCaller([tool("note", lambda text: noted(made, text))])
     first, second = calls(("note", {"text": "a"}), ("note", {"text": "b"})), calls(("note", {"text": "c"}))
     answered = ChatMessage.from_tool("done", origin=first.tool_calls[0])
     make(caller, first, answered, second)
     assert sorted(made) == ["b", "c"]
-    # Without an id, by what they ask.
+    # Calls without an id are recognized by tool and arguments.
     same = [ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "a"}), ToolCall("note", {"text": "d"})]
     make(caller, ChatMessage.from_assistant(tool_calls=same), ChatMessage.from_tool("done", origin=same[0]))
     assert sorted(made) == ["a", "b", "c", "d"]
 
 
-def test_what_goes_wrong_is_told_to_the_model_in_the_order_of_the_calls(make):
+def test_the_model_gets_errors_in_the_order_of_the_calls(make):
     caller = MCPToolCaller(MCPToolset(COUNTER, tool_names=["add", "fail"]))
     listed = ChatMessage.from_assistant(tool_calls=[ToolCall("add", [1, 2])])  # type: ignore[arg-type]
     reply = calls(
@@ -112,7 +112,7 @@ def test_a_tool_of_any_kind_may_raise_anything(make):
     assert second[1]
 
 
-def test_not_more_calls_run_at_a_time_than_allowed_and_so_many_do(make):
+def test_exactly_the_allowed_number_of_calls_runs_at_a_time(make):
     pair, under_way, seen = threading.Barrier(2), [], []
 
     def work() -> str:
@@ -155,7 +155,7 @@ def text_of(_current: Any, new: Any) -> str:
     return f"sum: {new}"
 
 
-def test_a_state_that_is_given_is_the_one_that_is_changed(make):
+def test_a_given_state_is_changed_in_place(make):
     state = State(schema={"seen": {"type": list[str]}, "found": {"type": str}}, data={"found": "before"})
 
     def look(state: State) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_a_state_that_is_given_is_the_one_that_is_changed(make):
     ]
 
 
-def test_the_state_of_one_caller_gets_the_keys_of_the_next(make):
+def test_the_state_of_one_tool_caller_gets_the_keys_of_the_next(make):
     first = MCPToolCaller([tool("look", lambda: "red")], state_schema={"seen": {"type": str}})
     noting = tool("note", lambda: {"what": "a"}, outputs_to_state={"noted": {"source": "what"}, "all": {}})
     second = MCPToolCaller([noting], state_schema={"noted": {"type": str}, "marks": {"type": list[str]}})
@@ -186,10 +186,10 @@ def test_the_state_of_one_caller_gets_the_keys_of_the_next(make):
 @rows(
     ("annotation", "seen"),
     *((each, "all of it") for each in (State, "State", State | None, Annotated[State, "the run's"])),
-    # What is for type checkers or readers only.
+    # Annotations for type checkers or readers only.
     ("what there is", "nothing"),
 )
-def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotation, seen):
+def test_a_tool_gets_the_state_whatever_the_form_of_its_annotation(make, annotation, seen):
     def look(looked_at=None) -> str:
         return looked_at.get("seen") if looked_at else "nothing"
 
@@ -198,7 +198,7 @@ def test_a_tool_gets_the_state_whichever_way_its_parameter_says_so(make, annotat
     assert results(make(MCPToolCaller([tool("look", look)]), call("look"), state=state)) == [(seen, False)]
 
 
-def test_inputs_of_the_run_are_written_to_a_state_that_is_given(make):
+def test_inputs_of_the_run_are_written_to_a_given_state(make):
     state = State(schema={"city": {"type": str}}, data={"city": "Oslo"})
     caller = MCPToolCaller(
         [tool("name", lambda city: city, inputs_from_state={"city": "city"})], state_schema={"city": {"type": str}}
@@ -207,7 +207,7 @@ def test_inputs_of_the_run_are_written_to_a_state_that_is_given(make):
     assert state.get("city") == "Rome"
 
 
-def test_a_result_that_cannot_be_used_is_told_to_the_model(make):
+def test_the_model_gets_an_error_for_an_unusable_result(make):
     def refuse(_value: Any) -> str:
         raise ValueError("no text for this")
 
@@ -219,14 +219,14 @@ def test_a_result_that_cannot_be_used_is_told_to_the_model(make):
         make(MCPToolCaller([odd], raise_on_failure=True), calls(("odd", {})))
 
 
-def test_a_budget_that_ends_the_run_is_no_message_for_the_model(make):
+def test_a_budget_that_ends_the_run_is_raised_and_not_a_message_for_the_model(make):
     caller = MCPToolCaller(MCPToolset(COUNTER))
     with call_budget(max_calls=0, max_refused_calls=0), pytest.raises(MCPBudgetExceededError):
         make(caller, calls(("add", {"a": 1, "b": 2})))
 
 
-@pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="Haystack 2 has no tools that are asynchronous only")
-async def test_a_tool_that_is_asynchronous_only_needs_an_asynchronous_run():
+@pytest.mark.skipif(not HAS_ASYNC_FUNCTION, reason="Haystack 2 has no tools with only an async function")
+async def test_a_tool_with_only_an_async_function_needs_an_asynchronous_run():
     async def look() -> str:
         await asyncio.sleep(0)
         return "seen"
@@ -237,7 +237,7 @@ async def test_a_tool_that_is_asynchronous_only_needs_an_asynchronous_run():
     assert is_error and "can only be invoked via `invoke_async`" in text
 
 
-def test_tools_of_a_run_take_the_place_of_those_of_the_component(make):
+def test_tools_of_a_run_replace_those_of_the_component(make):
     outputs = make(
         MCPToolCaller([tool("mine", lambda: "mine")]),
         calls(("yours", {}), ("mine", {})),
@@ -247,7 +247,7 @@ def test_tools_of_a_run_take_the_place_of_those_of_the_component(make):
     assert results(outputs)[1][1]
 
 
-def test_results_are_streamed_in_order_and_tools_get_the_callback_if_that_is_wanted(make):
+def test_results_are_streamed_in_order_and_tools_get_the_callback_on_request(make):
     chunks: list[StreamingChunk] = []
 
     def talk(streaming_callback: Any = None) -> str:
@@ -287,14 +287,14 @@ async def test_calls_of_servers_are_cancelled_with_the_run():
     assert not toolset.connection.is_ready
 
 
-def test_each_call_is_on_behalf_of_the_user_of_the_run(make):
+def test_each_call_has_the_identity_of_the_user_of_the_run(make):
     user: ContextVar[str] = ContextVar("user", default="nobody")
     user.set("ada")
     caller = MCPToolCaller([tool("who", lambda: user.get() or "")])
     assert results(make(caller, calls(("who", {}), ("who", {})))) == [("ada", False)] * 2
 
 
-async def test_it_warms_up_all_its_tools_and_closes_them():
+async def test_a_tool_caller_warms_up_and_closes_all_its_tools():
     toolset, single = MCPToolset(COUNTER), MCPTool("add", COUNTER, exposed_name="plus", share=False)
     caller = MCPToolCaller([toolset, Toolset([single]), tool("mine", lambda: "mine")])
     for warm_up, close in ((caller.warm_up, caller.close), (caller.warm_up_async, caller.close_async)):
@@ -304,7 +304,7 @@ async def test_it_warms_up_all_its_tools_and_closes_them():
             assert toolset.connection.is_ready is single.connection.is_ready is is_ready
 
 
-def test_two_tools_of_one_name_are_refused(make):
+def test_two_tools_with_the_same_name_are_refused(make):
     with pytest.raises(ValueError, match="Two tools are called 'a'"):
         MCPToolCaller([tool("a", print), tool("a", print)])
     with pytest.raises(ValueError, match="Two tools are called 'add'"):

@@ -65,7 +65,7 @@ def adder() -> Adder:
     return Adder()
 
 
-def test_a_tool_gives_its_result_in_every_form(use, adder, caplog):
+def test_a_tool_returns_its_result_in_every_form(use, adder, caplog):
     outputs = use(MCPToolRunner(adder.tool(), ["numbers"], outputs={"total": float, "other": str}), numbers=[1, 2])
     assert outputs["text"] == "It is 3."
     assert outputs["structured"] == {"total": 3, "count": 2}
@@ -81,7 +81,7 @@ def test_a_tool_gives_its_result_in_every_form(use, adder, caplog):
     assert "has: total, count" in caplog.text
 
 
-def test_arguments_come_from_inputs_a_dictionary_and_defaults_in_this_order(use, adder):
+def test_inputs_override_the_dictionary_of_arguments_which_overrides_defaults(use, adder):
     runner = MCPToolRunner(adder.tool(), ["numbers", "note"], arguments={"note": "default", "numbers": [0]})
     use(runner)
     use(runner, numbers=[1], note=None)
@@ -101,7 +101,7 @@ def test_objects_of_haystack_are_passed_as_json(use, adder):
     assert sent["numbers"] == []
 
 
-def test_the_inputs_are_declared_and_required_as_told(adder):
+def test_the_inputs_are_declared_and_required_as_configured(adder):
     assert inputs_of(MCPToolRunner(adder.tool())) == {"arguments": False}
     named = MCPToolRunner(adder.tool(), ["numbers", "note"], optional_inputs=["note"])
     assert inputs_of(named) == {"arguments": False, "numbers": True, "note": False}
@@ -111,19 +111,19 @@ def test_the_inputs_are_declared_and_required_as_told(adder):
     assert not given.tool.connection.is_ready
 
 
-def test_it_connects_to_what_gives_and_takes_documents_and_reads_links(adder):
+def test_a_tool_runner_connects_to_components_for_documents_and_links(adder):
     pipeline, store = Pipeline(), InMemoryDocumentStore()
     pipeline.add_component("retriever", InMemoryBM25Retriever(store))
     pipeline.add_component("runner", MCPToolRunner(adder.tool(), {"numbers": list[Document]}))
     pipeline.add_component("writer", DocumentWriter(store))
     pipeline.add_component("fetcher", MCPResourceFetcher(adder.info))
-    # Pipelines refuse what does not have the same type.
+    # Pipelines refuse connections between different types.
     pipeline.connect("retriever.documents", "runner.numbers")
     pipeline.connect("runner.documents", "writer.documents")
     pipeline.connect("runner.links", "fetcher.uris")
 
 
-def test_without_inputs_they_are_those_that_the_server_declares(adder):
+def test_the_default_inputs_are_those_that_the_server_declares(adder):
     pipeline = Pipeline()
     runner = MCPToolRunner(adder.tool(), outputs={"total": float})
     pipeline.add_component("runner", runner)
@@ -145,7 +145,7 @@ def test_a_call_that_fails_is_an_error_or_an_output(use, adder):
         MCPToolRunner(adder.tool("totals")).warm_up()
 
 
-def test_a_snapshot_has_the_inputs_so_that_nothing_is_connected_before_the_first_run(tmp_path):
+def test_with_a_snapshot_the_inputs_are_known_without_connecting_before_the_first_run(tmp_path):
     snapshot = tmp_path / "calculator.json"
     with MCPTool("multiply", StdioServerInfo(prepared_python(), [str(CALCULATOR)])) as there:
         MCPToolSnapshot.capture(there).save(snapshot)
