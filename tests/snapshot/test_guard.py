@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What a toolset with a snapshot does: cold, while its server keeps its word, and when it does not.
+Toolsets with a snapshot: cold, with an unchanged server, and with a server that has drifted.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ def snapshot(server, requests):
 @pytest.fixture
 def pinned(server, snapshot):
     """
-    Makes a toolset with the snapshot, which is closed at the end.
+    Creates a toolset with the snapshot, and closes it at the end.
     """
     toolsets = []
 
@@ -82,7 +82,7 @@ def described(toolset):
     return [(tool.name, tool.description, tool.parameters, tool.annotations) for tool in toolset]
 
 
-def test_a_cold_toolset_has_all_tools_and_asks_nobody(pinned, requests):
+def test_a_cold_toolset_has_all_tools_without_a_request(pinned, requests):
     toolset = pinned()
     toolset.warm_up()
     asyncio.run(toolset.warm_up_async())
@@ -97,7 +97,7 @@ def test_a_cold_toolset_has_all_tools_and_asks_nobody(pinned, requests):
     assert "from a snapshot" in repr(toolset)
 
 
-def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests, snapshot, server):
+def test_a_call_connects_and_the_tools_that_models_see_stay_the_same(pinned, requests, snapshot, server):
     toolset = pinned()
     cold = described(toolset)
     assert toolset["add"].call(a=1, b=2).text == "3"
@@ -107,7 +107,7 @@ def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests, sn
     def add(b: int, a: int) -> int:
         return a + b
 
-    # The order in which the server lists parameters is no difference.
+    # The order in which the server lists parameters is not a difference.
     server.remove_tool("add")
     server.add_tool(add, description="Add two numbers.", annotations=snapshot.tools[0].as_tool().annotations)
     toolset.warm_up()
@@ -127,24 +127,24 @@ def test_a_call_connects_and_what_models_see_stays_the_same(pinned, requests, sn
         ("instructions", ["instructions"]),
     ],
 )
-def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server, change, kinds):
+def test_error_mode_refuses_all_calls_until_the_server_is_unchanged(pinned, server, change, kinds):
     toolset = pinned()
     cold = described(toolset)
     assert toolset["add"].call(a=1, b=2).text == "3"
     toolset.close()
     pull(server, change)
-    # No call is sent, of no tool.
+    # No call of any tool is sent.
     for tool in toolset:
         with pytest.raises(MCPDriftedCallError, match=r"not those of the snapshot: .*Nothing was sent\.") as refused:
             tool.invoke()
-        assert "wipe" not in str(refused.value)  # the model sees it, and nobody has looked at the new tool's name
+        assert "wipe" not in str(refused.value)  # the model sees the text, and the new tool's name was not reviewed
     with pytest.raises(MCPDriftError, match="capture the tools again") as raised:
         toolset.warm_up()
     assert raised.value.report.kinds == kinds
-    # Nor does anything else see what the server says now.
+    # The server's new definitions are not shown anywhere else either.
     assert described(toolset) == cold
     assert toolset.instructions == INSTRUCTIONS
-    # It is looked at again, until it is as it was.
+    # The server is checked again, until it is unchanged.
     for look in (toolset.warm_up, toolset.refresh, lambda: asyncio.run(toolset.refresh_async())):
         with pytest.raises(MCPDriftError):
             look()
@@ -161,7 +161,7 @@ def test_an_error_stops_everything_until_the_server_is_as_before(pinned, server,
     ("change", "refused"),
     [("schema", "add"), ("tightened", "add"), ("new", "wipe"), ("gone", "note"), ("instructions", None)],
 )
-def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change, refused):
+def test_quarantine_hides_drifted_tools_and_the_rest_works(pinned, server, change, refused):
     toolset = pinned(on_drift="quarantine", tool_names=None if change == "new" else ALL)
     held = {tool.remote_name: tool for tool in toolset}
     pull(server, change)
@@ -171,7 +171,7 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
     for name, arguments in {"add": {"a": 1, "b": 2}, "note": {"text": "a"}}.items():
         if name != refused:
             held[name].invoke(**arguments)
-    # The tools that are seen change with the next run only.
+    # The visible tools change only with the next run.
     assert names(toolset) == ALL
     toolset.warm_up()
     assert names(toolset) == [name for name in ALL if name != refused or change == "gone"]
@@ -188,7 +188,7 @@ def test_quarantine_hides_what_drifted_and_the_rest_works(pinned, server, change
         assert held["add"].call(a=1, b=2).text == "3"
 
 
-def test_a_warning_goes_on_with_what_the_server_says(pinned, server, caplog):
+def test_warning_mode_uses_the_changed_tools(pinned, server, caplog):
     toolset = pinned(on_drift="warn")
     for change in ("new", "gone", "instructions"):
         pull(server, change)
@@ -212,13 +212,13 @@ def test_drift_has_one_line_in_the_log(pinned, server, caplog):
     drifts = [line for line in warnings if line.startswith("The tools of")]
     assert len(drifts) == 1
     assert "'add' (description), 'wipe' (added)" in drifts[0]
-    # A listing in the background, if there was time for one, names each tool that it leaves out.
+    # A listing in the background, if it had time to run, logs each tool that it omits.
     left_out = {f"Tool '{name}' is left out: it is not as in the snapshot" for name in ("add", "wipe")}
     assert len(warnings) == len(set(warnings)) and set(warnings) - set(drifts) <= left_out
     assert "ssh" not in caplog.text
 
 
-def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
+def test_filters_prefixes_and_shaping_apply_to_pinned_tools(pinned, server):
     toolset = pinned(
         tool_names=["note", "add"],
         tool_name_prefix="sums",
@@ -227,7 +227,7 @@ def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
     assert names(toolset) == ["memo", "sums_add"]
     assert toolset["memo"].description == "Keep it."
     assert list(toolset["sums_add"].parameters["properties"]) == ["a"]
-    # What is not chosen may change as it likes.
+    # Tools that are not selected may change.
     pull(server, "new")
     assert toolset["sums_add"].call(a=1).text == "6"
     toolset.warm_up()
@@ -235,14 +235,14 @@ def test_filters_prefixes_and_shaping_hold_for_pinned_tools(pinned, server):
     assert names(pinned(tool_selection=ToolSelection(exclude_tools=["p*"]), share=False)) == ["add", "note"]
     read_only = pinned(tool_selection=ToolSelection(required_hints={"read_only_hint": True}), share=False)
     assert names(read_only) == []
-    # Annotations that would hide a tool have drifted.
+    # A change of annotations that would hide a tool is drift.
     pull(server, "tightened")
     hidden = pinned(tool_selection=ToolSelection(required_hints={"open_world_hint": True}), share=False)
     with pytest.raises(MCPDriftError, match="'add' \\(annotations\\)"):
         hidden.refresh()
 
 
-def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, server, snapshot, tmp_path):
+def test_parameters_that_do_not_fit_the_snapshot_are_refused_at_construction(pinned, server, snapshot, tmp_path):
     for parameters, message in (
         ({"tool_names": ["add", "ad"]}, "The `snapshot` lacks tools of `tool_names`: 'ad'"),
         ({"tool_overrides": {"sum": {"bound_arguments": {"a": 1}}}}, "`tool_overrides` binds arguments of 'sum'"),
@@ -261,12 +261,12 @@ def test_what_does_not_fit_the_snapshot_is_refused_at_construction(pinned, serve
 
 
 @pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
-def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
+def test_a_single_tool_may_have_a_snapshot(server, snapshot, requests, on_drift):
     check = SnapshotCheck(snapshot, on_drift=on_drift)
     with MCPTool("add", InProcessServerInfo(server), snapshot=check) as tool:
         assert tool.description == "Add two numbers."
         assert requests == []
-        pull(server, "new")  # which is none of its business
+        pull(server, "new")  # does not concern this tool
         assert tool.call(a=1, b=2).text == "3"
         tool.warm_up()
         tool.close()
@@ -281,7 +281,7 @@ def test_a_single_tool_has_a_snapshot_too(server, snapshot, requests, on_drift):
         assert ("ssh" in tool.description) is (on_drift == "warn")
 
 
-def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, server, requests):
+def test_calls_of_the_connection_and_through_interceptors_are_guarded(pinned, server, requests):
     toolset = pinned(interceptors=[lambda call, call_next: call_next(call)])
     pull(server, "description")
     given = {"a": 1, "b": 2}
@@ -297,7 +297,7 @@ def test_calls_past_the_tools_and_through_interceptors_are_guarded(pinned, serve
 
 @in_both_ways
 @pytest.mark.parametrize("on_drift", ["error", "quarantine", "warn"])
-def test_an_agent_whose_server_changes_in_the_middle_of_its_session(pinned, on_drift, is_async):
+def test_an_agent_keeps_its_tools_if_the_server_changes_during_a_session(pinned, on_drift, is_async):
     toolset, both = pinned(on_drift), calls(("add", {"a": 1, "b": 2}), ("note", {"text": "n"}))
     agent = agent_of(toolset, call("pull", change="description", tell=True), both, say("done"))
     generator = agent.chat_generator
@@ -308,10 +308,10 @@ def test_an_agent_whose_server_changes_in_the_middle_of_its_session(pinned, on_d
     else:
         assert add.error and "not those of the snapshot: 'add' (description" in add.result
     assert note.error if on_drift == "error" else note.result == "n"
-    # What the model is shown does not change under it.
+    # The tools that the model sees do not change during a run.
     before, *later = ({spec["name"]: spec for spec in turn.tool_specs} for turn in generator.turns)
     assert later == [before, before]
-    # The next run is refused, or has only what is as it was, or has what changed.
+    # The next run is refused, or has only the unchanged tools, or has the changed tools.
     following = agent_of(toolset, say("done"))
     if on_drift == "error":
         with pytest.raises(MCPDriftError, match="description"):
@@ -327,24 +327,24 @@ def test_an_agent_whose_server_changes_in_the_middle_of_its_session(pinned, on_d
 @pytest.fixture
 def peer(http_server, tmp_path):
     """
-    A server in a process of its own; one that is started again is as the one before it was.
+    A server in a separate process, whose changes survive a restart.
     """
     kind, options = KINDS["sessions"], ("--state", str(tmp_path / "state.txt"))
     return Peer(kind, http_server(kind.transport, *options, *kind.options, script=SERVERS / "rug_pulling_server.py"))
 
 
-def test_what_changes_in_a_session_or_while_it_is_lost_is_checked_before_the_next_call(peer):
+def test_changes_during_or_between_sessions_are_checked_before_the_next_call(peer):
     snapshot = captured(peer.reach())
     one = MCPTool("note", peer.reach(), snapshot=snapshot)
     with MCPToolset(peer.reach(), snapshot=snapshot) as toolset, one:
         assert one.call(text="a").text == "a"
         toolset["pull"].call(change="description", tell=True)
         with pytest.raises(MCPDriftedCallError, match="'add'"):
-            for _ in range(100):  # over HTTP, it may tell after its answer
+            for _ in range(100):  # over HTTP, the notification may come after the answer
                 toolset["note"].invoke(text="b")
         assert one.call(text="c").text == "c"
     with MCPToolset(peer.reach(), snapshot=(snapshot := captured(peer.reach()))) as toolset:
-        toolset["pull"].call(change="schema")  # the server does not tell
+        toolset["pull"].call(change="schema")  # the server does not announce this change
         peer.restart()
         called = len(peer.calls())
         with pytest.raises(MCPDriftedCallError, match="input_schema"):
@@ -362,7 +362,7 @@ def test_invisible_characters_are_not_shown_to_models(server, caplog):
         assert (toolset["count"].description, toolset["count"].title) == ("Count it.", "Count")
     [told] = [record.getMessage() for record in caplog.records if "Invisible characters" in record.getMessage()]
     assert "'count'" in told
-    # They are part of what is compared.
+    # Invisible characters are part of the comparison.
     server.remove_tool("count")
     server.add_tool(count, description="Count it.", title="C\u2060ount")
     with MCPToolset(InProcessServerInfo(server), snapshot=snapshot) as cold:
@@ -371,7 +371,7 @@ def test_invisible_characters_are_not_shown_to_models(server, caplog):
             cold.refresh()
 
 
-def test_a_tool_for_apps_that_is_shown_to_models_has_drifted():
+def test_a_tool_for_apps_that_is_now_shown_to_models_has_drifted():
     app = {"ui": {"visibility": ["app"]}}
     server = ForeignServer(definition("look"), definition("open", meta=app))
     with MCPConnection(server.info) as connection:
@@ -385,7 +385,7 @@ def test_a_tool_for_apps_that_is_shown_to_models_has_drifted():
         toolset.refresh()
 
 
-def test_each_user_is_guarded(peer):
+def test_the_sessions_of_all_users_are_guarded(peer):
     snapshot = captured(peer.reach())
     with MCPToolset(peer.reach(), snapshot=SnapshotCheck(snapshot, on_drift="quarantine")) as toolset:
         with mcp_request_context(user="ann"):
@@ -395,18 +395,18 @@ def test_each_user_is_guarded(peer):
             assert toolset["note"].call(text="b").text == "b"
             with pytest.raises(MCPDriftedCallError):
                 toolset["add"].invoke(a=1, b=2)
-        # What one of them has does not change what all are shown.
+        # One user's drift does not change the tools that all users see.
         assert names(toolset) == ALL
 
 
-def test_a_filter_chooses_among_new_tools_and_lets_no_call_through_if_it_fails(pinned, server, requests):
+def test_a_filter_selects_new_tools_and_calls_are_refused_if_it_fails(pinned, server, requests):
     def fails(_tool):
         raise RuntimeError("no filter today")
 
     toolset = pinned(tool_selection=ToolSelection(tool_filter=fails))
     choosy = pinned(tool_selection=ToolSelection(tool_filter=lambda tool: tool.name != "wipe"), share=False)
     assert names(toolset) == ALL
-    assert toolset["add"].call(a=1, b=2).text == "3"  # it is asked about new tools only
+    assert toolset["add"].call(a=1, b=2).text == "3"  # the filter is called for new tools only
     toolset.close()
     pull(server, "new")
     assert choosy["add"].call(a=1, b=2).text == "3"
@@ -416,18 +416,18 @@ def test_a_filter_chooses_among_new_tools_and_lets_no_call_through_if_it_fails(p
     assert "@tools/call" not in requests
 
 
-def test_a_toolset_with_a_snapshot_that_nobody_holds_is_collected(server, snapshot):
+def test_an_unreferenced_toolset_with_a_snapshot_is_garbage_collected(server, snapshot):
     toolset = MCPToolset(InProcessServerInfo(server), snapshot=snapshot)
     assert toolset["add"].call(a=1, b=2).text == "3"
     connection = toolset.connection
     reference = weakref.ref(toolset)
     del toolset
-    # It may be listing its tools in the background, which it finishes.
+    # A listing in the background may still have to finish.
     wait_until(lambda: gc.collect() >= 0 and reference() is None, "the toolset is gone")
     connection.close()
 
 
-def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
+def test_a_missing_optional_server_is_an_error_when_it_is_called(snapshot):
     with MCPToolset(StdioServerInfo("no-such-server"), snapshot=snapshot, required=False) as toolset:
         assert names(toolset) == ALL
         with pytest.raises(MCPInvocationError, match="was not found"):
@@ -436,9 +436,9 @@ def test_a_server_that_is_not_required_is_missed_when_it_is_called(snapshot):
             toolset.refresh()
 
 
-def test_what_a_call_needs_of_the_listing_is_there_with_the_first_call(http_server):
+def test_the_first_call_has_the_information_that_it_needs_from_the_listing(http_server):
     server = http_server("streamable-http", "--header", script=SERVERS / "changing_server.py")
     info = StreamableHttpServerInfo(server.url)
     with MCPToolset(info, snapshot=captured(info)) as toolset:
-        # The argument is sent as a header, too, as the server's schema wants it.
+        # The argument is also sent as a header, as the server's schema wants it.
         assert toolset["locate"].call(region="eu").text == "eu eu"
