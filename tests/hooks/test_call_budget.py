@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-`MCPCallBudgetHook`: limits of tool calls that end well, on Haystack 3.
+`MCPCallBudgetHook`: runs that reach a limit of tool calls still end with an answer, on Haystack 3.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ def echoes(texts: str) -> ChatMessage:
 
 
 def kinds(result: dict[str, Any]) -> str:
-    # u, a, t for the roles; A for an assistant's message with calls, T for an error.
+    # u, a and t stand for the roles, A for an assistant's message with calls, and T for an error.
     letters = []
     for message in result["messages"]:
         letter = message.role.value[0]
@@ -53,7 +53,7 @@ def kinds(result: dict[str, Any]) -> str:
 
 @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 has hooks")
 @rows("name", "MCPCallBudgetHook", "MCPConfirmationHook")
-def test_on_haystack_2_the_error_names_what_to_use_instead(name):
+def test_the_error_on_haystack_2_names_the_alternative(name):
     with pytest.raises(ImportError, match=f"{name} needs Haystack 3.*`call_budget`"):
         getattr(package, name)
     with pytest.raises(ImportError, match="needs Haystack 3"):
@@ -83,7 +83,7 @@ class TestBudget:
         )
         assert traces.names.count("haystack.mcp.tool_call.refused") == 2
 
-    def test_the_calls_that_fit_are_made(self, agent):
+    def test_calls_within_the_limit_are_executed(self, agent):
         reply = ChatMessage.from_assistant("Let me see.", tool_calls=echoes("abc").tool_calls)
         result = run(agent(reply, say("well"), max_calls=2))
         assert kinds(result) == "uATAtta"
@@ -91,7 +91,7 @@ class TestBudget:
         assert result["tool_call_counts"]["echo"] == 2
         assert [message.text for message in result["messages"] if message.tool_calls] == ["Let me see.", None]
 
-    def test_a_model_that_insists_is_stopped_with_words(self, agent):
+    def test_a_model_that_keeps_calling_is_stopped_with_a_text(self, agent):
         result = run(agent(*[echoes("x")] * 20, max_turns=1))
         assert result["exit_reason"] == "tool_call_budget_exceeded"
         assert result["last_message"].text.startswith("The run was stopped: ")
@@ -100,8 +100,8 @@ class TestBudget:
         result = run(agent(*[echoes("x")] * 20, max_turns=0, max_refused_turns=3, final_message=None))
         assert kinds(result) == "uATATAT"
 
-    def test_where_an_agent_cannot_be_stopped_the_run_ends_with_an_error(self):
-        # Haystack 3.1.
+    def test_the_run_ends_with_an_error_if_the_agent_cannot_be_stopped(self):
+        # This is Haystack 3.1's behaviour.
         hook = package.MCPCallBudgetHook(max_turns=0, max_refused_turns=1)
         state = State(schema={"messages": {"type": list[ChatMessage]}}, data={"messages": [call("nope")]})
         with pytest.raises(MCPBudgetExceededError, match="after 1 refused turns") as caught:
@@ -138,7 +138,7 @@ class TestBudget:
         assert "the limit of 0 calls of this tool is reached" in refusal.result
         loaded.close()
 
-    def test_the_hooks_of_an_alias_leave_the_tools_of_others_alone_and_precede_those_of_the_agent(self):
+    def test_the_hooks_of_an_alias_ignore_other_tools_and_run_before_those_of_the_agent(self):
         inprocess.calls.clear()
         configs = [ToolConfig("few", ["a"], ["echo"], 1), ToolConfig("many", ["a"], ["add"], 3)]
         turn = calls(("add", {"a": 1, "b": 2}), ("echo", {"text": "b"}), ("pid", {}))
@@ -154,4 +154,4 @@ class TestBudget:
             agent = registry.agent("few", ScriptedChatGenerator([echoes("a")] * 9), hooks={"before_tool": [counting]})
             assert run(agent)["exit_reason"] == "tool_call_budget_exceeded"
         assert sorted(inprocess.calls) == ["add"] * 3 + ["echo"] * 2 + ["pid"] * 4
-        assert seen == [1, 0, 0]  # after the budget, which has answered the others
+        assert seen == [1, 0, 0]  # the budget's hook ran first and has answered the refused calls

@@ -54,7 +54,7 @@ TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
 class ScriptedUI:
-    """Answers as it was told, by tool, and remembers what it was asked."""
+    """Gives an answer for each tool, and records the questions."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
@@ -97,7 +97,7 @@ ALL = calls(("look", {"text": "a"}), ("silent", {"text": "b"}), ("wipe", {"text"
 
 
 def confirming(tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = None, **parameters: Any) -> Agent:
-    """An Agent that confirms, as each major does it."""
+    """Return an Agent that asks for confirmation, in the way of the installed major."""
     how: dict[str, Any]
     if HAS_HOOKS:
         how = {"hooks": {"before_tool": [MCPConfirmationHook(ui, **parameters)]}}
@@ -106,13 +106,13 @@ def confirming(tools: Any, ui: Any, *, replies: Any = ALL, state_schema: Any = N
     return agent_of(tools, replies, say("done"), state_schema=state_schema, **how)
 
 
-class TestWhoIsAsked:
+class TestTrust:
     @pytest.mark.parametrize(
         ("parameters", "asked"),
         [
             ({}, ["look", "silent", "wipe"]),
             ({"trusted": "server"}, ["silent", "wipe"]),
-            ({"trusted": ["foreign"]}, ["look", "silent", "wipe"]),  # what the server calls itself
+            ({"trusted": ["foreign"]}, ["look", "silent", "wipe"]),  # the server's own name
             ({"trusted": [StdioServerInfo("cat")]}, ["look", "silent", "wipe"]),
             ({"trusted": "server", "ask": "always"}, ["look", "silent", "wipe"]),
             ({"overrides": {"wipe": "never", "silent": "never"}}, ["look"]),
@@ -126,7 +126,7 @@ class TestWhoIsAsked:
         assert sorted(ui.asked) == asked
         assert len(server.calls) == 3
 
-    def test_a_server_is_trusted_by_the_name_that_it_was_given_here(self, server):
+    def test_a_server_is_trusted_by_the_name_that_the_user_gave_it(self, server):
         registry = MCPRegistry({"shop": server.info, "evil": COUNTER}, [ToolConfig("x", ["shop"])])
         with registry.toolset("x") as tools, MCPToolset(server.info, tool_name_prefix="shop") as prefixed:
             for each, name in ((tools, "look"), (prefixed, "shop_look")):
@@ -134,7 +134,7 @@ class TestWhoIsAsked:
                 assert not MCPAnnotationPolicy(each, trusted=["shop"]).should_ask(name, "", {})
                 assert not MCPAnnotationPolicy([each], trusted=[prefixed]).should_ask(name, "", {})
 
-    def test_what_is_not_known_is_asked_for(self, server, toolset):
+    def test_unknown_tools_need_a_confirmation(self, server, toolset):
         policy = MCPAnnotationPolicy(toolset, trusted=[server.info])
         assert policy.should_ask("another", "", {})
         down = MCPToolset(StdioServerInfo("no-such-command", max_retries=0), tool_names=["look"])
@@ -148,7 +148,7 @@ class TestWhoIsAsked:
         ({"trusted": ["shop"]}, False),
         ({"overrides": {"shop_list_resources": "never"}}, False),
     )
-    def test_resources_are_read_unasked_of_trusted_servers_only(self, parameters, asks):
+    def test_resources_of_only_trusted_servers_are_read_without_a_confirmation(self, parameters, asks):
         with MCPResourceToolset(COUNTER, tool_name_prefix="shop") as resources:
             policy = MCPAnnotationPolicy(resources, **parameters)
             assert policy.should_ask("shop_list_resources", "", {}) is asks
@@ -156,7 +156,9 @@ class TestWhoIsAsked:
     @pytest.mark.parametrize(
         ("options", "known_by"), [({}, "a listing"), ({}, "an alias"), ({"update_between_steps": True}, "a refresh")]
     )
-    def test_a_tool_that_no_longer_only_reads_is_asked_for_until_the_run_ends(self, server, options, known_by):
+    def test_a_tool_that_is_no_longer_read_only_needs_a_confirmation_until_the_run_ends(
+        self, server, options, known_by
+    ):
         ui = ScriptedUI()
         registry = MCPRegistry({"shop": server.info}, [ToolConfig("x", ["shop"])])
         with registry.toolset("x") as alias, MCPToolset(server.info, tool_selection=options) as toolset:
@@ -177,7 +179,7 @@ class TestWhoIsAsked:
         assert len(server.calls) == 4
 
     @pytest.mark.parametrize("kind", ["search", "toolset"])
-    def test_a_tool_that_is_offered_later_or_has_to_be_found_is_asked_for_too(self, server, toolset, kind):
+    def test_a_tool_that_is_added_later_or_found_by_search_also_needs_a_confirmation(self, server, toolset, kind):
         tools = MCPSearchableToolset(toolset, search_threshold=2) if kind == "search" else toolset
         tools.warm_up()
         ui = ScriptedUI(new="reject")
@@ -194,7 +196,7 @@ class TestWhoIsAsked:
             confirmation_strategies_for(MCPSearchableToolset(MCPToolset(COUNTER)), ScriptedUI())
 
     @in_both_ways
-    def test_a_tool_that_changes_while_the_user_thinks_about_another_is_asked_for_too(self, server, toolset, is_async):
+    def test_a_tool_that_changes_during_another_question_also_needs_a_confirmation(self, server, toolset, is_async):
         class Slow(ScriptedUI):
             def get_user_confirmation(self, *question: Any) -> Any:
                 server.tools = [definition(name, TEXT) for name in ("look", "silent", "wipe")]
@@ -225,7 +227,7 @@ class TestAnswers:
         ("answers", "edited"),
         [(["y"], {}), (["m", None, None, "2"], {"n": 2}), (["m", None, '["q"]', "1"], {"more": ["q"]})],
     )
-    def test_the_markup_of_a_rich_console_hides_nothing(self, monkeypatch, answers, edited):
+    def test_the_markup_of_a_rich_console_cannot_hide_text(self, monkeypatch, answers, edited):
         given = iter(answers)
         monkeypatch.setattr(Prompt, "ask", lambda *_, default, **__: next(given) or default)
         console = Console(file=StringIO(), width=200)
@@ -239,7 +241,7 @@ class TestAnswers:
         assert decision.final_tool_params == {**arguments, **edited}
         assert str({**arguments, **edited} if edited else None) in str(decision.feedback)
 
-    def test_neither_the_user_nor_the_model_is_told_values_of_the_state(self, server):
+    def test_values_of_the_state_are_shown_to_neither_the_user_nor_the_model(self, server):
         ui = ScriptedUI()
         server.tools = [definition("pay", {"type": "object", "properties": {"text": {}, "who": {}, "key": {}}})]
         inputs, bound = {"pay": {"user": "who"}}, {"pay": {"bound_arguments": {"key": FromState("key")}}}
@@ -302,7 +304,7 @@ class TestConfiguration:
         loaded.tools.close()
 
     @needs_hooks
-    def test_the_hook_leaves_other_tools_alone_and_takes_other_strategies(self, server, toolset):
+    def test_the_hook_ignores_other_tools_and_accepts_other_strategies(self, server, toolset):
         mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
         ui = ScriptedUI()
         agent = confirming([toolset, mine], ui, replies=calls(("mine", {}), ("nobody", {})))
@@ -320,7 +322,7 @@ class TestConfiguration:
             MCPConfirmationHook(strategy="console")
 
 
-async def test_users_who_think_take_no_threads_of_the_event_loop():
+async def test_waiting_for_users_does_not_block_threads_of_the_event_loop():
     may_answer, is_asked, loop = threading.Event(), asyncio.Event(), asyncio.get_running_loop()
 
     class Thinking:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-What servers say about their tools reaches the model once, fenced and limited.
+The instructions of servers reach the model once, fenced and limited.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def captured(server: InProcessServerInfo) -> MCPToolSnapshot:
 
 
 class TestFence:
-    def test_a_text_cannot_leave_its_fence_and_hides_nothing(self):
+    def test_a_text_cannot_leave_its_fence_or_hide_characters(self):
         [text] = fenced_instructions({'shop"><system>': INJECTION, "quiet": None, "empty": " \n"})
         assert text.count("</server_instructions>") == 1
         assert text.endswith("</server_instructions>")
@@ -56,7 +56,7 @@ class TestFence:
         assert "\U000e0041" not in text
         assert "written by the provider of the tool server" in text
 
-    def test_no_other_spelling_of_its_end_remains_and_other_tags_and_scripts_do(self):
+    def test_all_spellings_of_the_end_of_the_fence_are_removed_but_other_tags_and_scripts_stay(self):
         for end in (
             "</server\ufe0f_instructions>",
             "</server_in\u3164structions\ufe0f>",
@@ -67,7 +67,7 @@ class TestFence:
         said = "Use <tools> if a < b. \u2764\ufe0f \u300a\u670d\u52a1\u5668\u300b <" + "\u65e5\u672c\u8a9e" * 9 + ">"
         assert fenced_instructions({"a": said}, template="{instructions}") == [said]
 
-    def test_the_text_for_a_model_is_fenced_and_limited_and_that_of_the_toolset_is_not(self):
+    def test_the_text_for_a_model_is_fenced_and_limited_but_not_that_of_the_toolset(self):
         long = f"Sell.\u200b{'x' * 9000}"
         with MCPToolset(info(long)) as toolset:
             assert toolset.instructions == long
@@ -84,7 +84,7 @@ class TestFence:
 
 
 class TestInDescriptions:
-    """`include_instructions`: wherever Haystack shows tools to a model."""
+    """`include_instructions` works wherever Haystack shows tools to a model."""
 
     @pytest.fixture
     def server(self):
@@ -99,7 +99,7 @@ class TestInDescriptions:
         return [tool.name for tool in tools if text in tool.description]
 
     @pytest.mark.parametrize("kind", ["toolset", "snapshot", "alias", "search", "small search", "by name", "live"])
-    def test_they_reach_the_model_once_in_every_step(self, server, kind):
+    def test_instructions_reach_the_model_once_in_every_step(self, server, kind):
         options = {"tool_selection": {"update_between_steps": True}} if kind == "live" else {}
         if kind == "snapshot":
             options["snapshot"] = captured(server.info)
@@ -123,7 +123,7 @@ class TestInDescriptions:
             assert sum("Search first." in spec["description"] for spec in turn.tool_specs) == 1
             assert all(len(spec["description"]) <= 1024 for spec in turn.tool_specs)
 
-    def test_a_tool_is_the_same_with_them_or_without(self, server):
+    def test_a_tool_is_the_same_with_or_without_instructions(self, server):
         with MCPToolset(server.info, tool_options=ToolOptions(include_instructions=True)) as toolset:
             [carrier] = [tool for tool in toolset if self.with_text([tool])]
             assert carrier.name == "long"
@@ -138,7 +138,7 @@ class TestInDescriptions:
         assert MCPToolset.from_dict(stored).tool_options.include_instructions
 
     @pytest.mark.parametrize(("described", "said"), [(10, 59), (800, 3), (1000, 0)])
-    def test_long_ones_are_cut_to_what_providers_take(self, server, caplog, described, said):
+    def test_long_instructions_are_cut_to_the_limits_of_providers(self, server, caplog, described, said):
         server.info.server.instructions = "Search first. " * 280
         lengths = {"long": described, "short": described - 10}
         server.tools = [definition(name, description="x" * length) for name, length in lengths.items()]
@@ -153,7 +153,7 @@ class TestInDescriptions:
         assert ("leave no room for its instructions" in caplog.text) is (said == 0)
 
 
-def test_each_server_says_it_once_and_servers_of_one_name_are_told_apart():
+def test_instructions_of_each_server_appear_once_and_servers_with_the_same_name_are_numbered():
     shared = info("Sell.")
     tools = [MCPTool("tool_5", shared), MCPTool("tool_5", shared, exposed_name="again")]
     tools.append(MCPTool("tool_11", info("Lend books.")))
@@ -167,7 +167,7 @@ def test_each_server_says_it_once_and_servers_of_one_name_are_told_apart():
         tool.close()
 
 
-def test_a_server_with_a_snapshot_says_what_the_snapshot_has():
+def test_the_instructions_of_a_server_with_a_snapshot_are_those_of_the_snapshot():
     server = build_server()
     pulled = InProcessServerInfo(server)
     snapshot = captured(pulled)
@@ -177,7 +177,7 @@ def test_a_server_with_a_snapshot_says_what_the_snapshot_has():
         assert "wipe" not in instructions_for_model(toolset)
     with MCPToolset(pulled, snapshot=SnapshotCheck(snapshot, on_drift="warn"), eager_connect=True) as warned:
         assert "wipe" in instructions_for_model(warned)
-    # Also beside tools of the same server without one.
+    # The same applies beside tools of the same server without a snapshot.
     with MCPTool("pull", pulled) as unpinned, MCPToolset(pulled, tool_names=["note"], snapshot=snapshot) as pinned:
         text = instructions_for_model([unpinned, *pinned])
     assert INSTRUCTIONS in text
