@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-An alias in a loop of one's own around a chat generator, and in `generate`: Data Designer's behaviours, one by one.
+An alias in a user's own loop around a chat generator, and in `generate`: the behaviours of Data Designer, one by one.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ def errors(messages: list[ChatMessage]) -> list[bool]:
     return [result.error for message in messages for result in message.tool_call_results]
 
 
-def test_a_facade_has_what_the_configuration_says(registry, mcp):
+def test_a_facade_has_the_settings_of_the_configuration(registry, mcp):
     assert (mcp.tool_alias, mcp.providers, mcp.allow_tools) == ("math", ["counter"], MATH)
     assert (mcp.max_tool_call_turns, mcp.timeout_sec) == (2, None)
     assert registry.get_mcp("hasty").timeout_sec == 1.5
@@ -63,7 +63,7 @@ def test_a_facade_has_what_the_configuration_says(registry, mcp):
     assert [tool.name for tool in mcp.tools] == ["add", "echo", "fail", "sleep"]
 
 
-def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing():
+def test_schemas_are_in_the_format_of_openai_even_without_a_description():
     with MCPRegistry({"a": ForeignServer(definition("silent")).info}, [ToolConfig("x", ["a"])]) as registry:
         [schema] = registry.get_mcp("x").get_tool_schemas()
     parameters = {"type": "object", "properties": {}}
@@ -72,7 +72,7 @@ def test_schemas_are_in_the_format_of_openai_also_of_tools_that_say_nothing():
 
 
 @rows("wrap", lambda reply: reply, lambda reply: [reply], lambda reply: {"replies": [reply]})
-def test_it_counts_the_calls_of_a_reply_however_it_comes(mcp, wrap):
+def test_the_calls_of_a_reply_are_counted_in_every_form_of_reply(mcp, wrap):
     assert mcp.tool_call_count(wrap(calls(("add", {}), ("echo", {})))) == 2
     assert not mcp.has_tool_calls(wrap(say("x")))
     assert mcp.process_completion_response(wrap(say("x"))) == [say("x")]
@@ -91,7 +91,7 @@ def test_calls_run_at_the_same_time_and_keep_their_order(mcp):
     assert [message.tool_call_results[0].origin.id for message in messages[1:]] == [f"call_{n}" for n in range(6)]
 
 
-def test_what_goes_wrong_with_a_call_is_told_to_the_model_and_concerns_no_other(registry):
+def test_the_model_gets_the_error_of_a_call_and_other_calls_are_not_affected(registry):
     add, slow = ("add", {"a": 1, "b": 2}), ("sleep", {"seconds": 30})
     reply = calls(("pid", {}), ("fail", {"message": "broken"}), slow, add, add)
     with call_budget(max_calls_per_tool={"add": 1}) as budget:
@@ -125,7 +125,7 @@ async def test_a_facade_works_asynchronously(mcp):
 
 
 @rows("is_async", False, True)
-def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(is_async):
+def test_other_calls_of_a_reply_end_before_a_call_ends_the_run(is_async):
     inprocess.calls.clear()
     tools = MCPToolset(COUNTER, tool_options=ToolOptions(on_tool_error="raise"))
     with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
@@ -139,7 +139,7 @@ def test_a_call_that_ends_the_run_lets_the_others_of_its_reply_end_first(is_asyn
     assert sorted(inprocess.calls) == ["fail", "sleep", "sleep-finished"]
 
 
-def test_output_and_messages_come_back_and_are_traced_in_the_format_of_openai(registry):
+def test_output_and_messages_are_returned_and_traced_in_the_format_of_openai(registry):
     generator = ScriptedChatGenerator([call("add", a=1, b=2), say('{"sum": 3}')])
     generated = registry.generate(
         generator, "How much?", tool_alias="math", parser=json.loads, system_prompt="Be brief."
@@ -169,7 +169,7 @@ def test_turns_over_the_limit_are_refused_and_the_model_may_answer(registry, is_
     assert inprocess.calls == ["echo", "echo"]
 
 
-def test_a_model_that_insists_is_stopped(registry):
+def test_a_model_that_keeps_calling_is_stopped(registry):
     generator = ScriptedChatGenerator([call("echo", text="x")] * 20)
     with pytest.raises(MCPBudgetExceededError, match=r"'math' was stopped.* after 2 turns") as raised:
         registry.generate(generator, "go", tool_alias="math")
@@ -178,21 +178,21 @@ def test_a_model_that_insists_is_stopped(registry):
     assert errors(raised.value.messages) == [False, False, True]
 
 
-def test_a_tool_choice_holds_for_the_first_turn_only(registry):
+def test_a_tool_choice_applies_to_the_first_turn_only(registry):
     kwargs = {"tool_choice": "required", "temperature": 0}
     generator = ScriptedChatGenerator([call("add", a=1, b=2), say("3")])
     registry.generate(generator, "go", tool_alias="math", generation_kwargs=kwargs)
     assert generator.generation_kwargs == [kwargs, {"temperature": 0}]
 
 
-def test_what_the_parser_and_the_generator_raise_is_passed_on(registry):
+def test_errors_of_the_parser_and_the_generator_are_raised(registry):
     with pytest.raises(json.JSONDecodeError):
         registry.generate(ScriptedChatGenerator([say("no JSON")]), "go", parser=json.loads)
     with pytest.raises(MCPConfigurationError, match="no alias 'maths'"):
         registry.generate(ScriptedChatGenerator([]), "go", tool_alias="maths")
 
 
-def test_the_agent_of_an_alias_keeps_to_its_turns(registry):
+def test_the_agent_of_an_alias_respects_the_limit_of_turns(registry):
     generator = ScriptedChatGenerator([call("add", a=1, b=1)] * 9)
     agent = registry.agent("math", generator, system_prompt="Be brief.")
     agent.run(messages=[ChatMessage.from_user("go")])
@@ -204,7 +204,7 @@ def test_the_agent_of_an_alias_keeps_to_its_turns(registry):
 
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="Haystack 2 has no hooks that refuse calls")
-def test_the_agent_of_an_alias_that_was_stored_answers_after_its_turns(registry):
+def test_the_stored_agent_of_an_alias_answers_after_its_turns(registry):
     generator = ScriptedChatGenerator([*[call("add", a=1, b=1)] * 3, say("well")])
     agent = Agent.from_dict(yaml.safe_load(yaml.safe_dump(registry.agent("math", generator).to_dict())))
     with agent.tools:
@@ -214,7 +214,7 @@ def test_the_agent_of_an_alias_that_was_stored_answers_after_its_turns(registry)
     assert inprocess.calls == ["add"] * 2
 
 
-async def test_generators_that_only_block_run_concurrently_in_other_threads(registry):
+async def test_synchronous_generators_run_concurrently_in_other_threads(registry):
     together = threading.Barrier(2)
     threads: list[threading.Thread] = []
 
@@ -246,7 +246,7 @@ async def test_a_generator_is_warmed_up_in_the_loop_if_it_can_and_has_no_tools_w
     assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True, tools: None"
 
 
-def test_an_image_in_a_result_has_a_remark_in_the_place_of_it_in_a_trace():
+def test_a_trace_has_a_remark_in_place_of_an_image_in_a_result():
     parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
     [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])
     assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[image, image/png]"}

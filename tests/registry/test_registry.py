@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Servers by name, and which of their tools go by which alias.
+Servers by name, and aliases for groups of their tools.
 """
 
 import copy
@@ -58,7 +58,7 @@ def server(*tools: str) -> ForeignServer:
 @pytest.fixture
 def open_registry() -> Iterator[Any]:
     """
-    Makes a registry of in-process servers, `open_registry({"name": ["tool", …]}, ToolConfig(…), …)`, and closes it.
+    Creates a registry of in-process servers, `open_registry({"name": ["tool", …]}, ToolConfig(…), …)`, and closes it.
     """
     with ExitStack() as stack:
 
@@ -71,7 +71,7 @@ def open_registry() -> Iterator[Any]:
         yield make
 
 
-def test_aliases_of_one_server_share_its_session_which_ends_when_nobody_has_the_registry(stdio_server):
+def test_aliases_of_one_server_share_its_session_which_ends_when_the_registry_is_unreferenced(stdio_server):
     shared = stdio_server()
     configs = [ToolConfig(alias, ["it"], ["echo"]) for alias in ("x", "y", "z")]
     registry = MCPRegistry({"it": [shared.command, *shared.args]}, configs)
@@ -83,7 +83,7 @@ def test_aliases_of_one_server_share_its_session_which_ends_when_nobody_has_the_
     wait_until(lambda: gc.collect() >= 0 and not shared.alive(), "the end of the server")
 
 
-def test_tools_keep_the_order_of_the_providers_and_without_a_limit_have_none(open_registry):
+def test_tools_keep_the_order_of_the_providers_and_are_unlimited_by_default(open_registry):
     registry = open_registry({"b": ["z", "y"], "a": ["x"]}, ToolConfig("all", ["b", "a"]))
     toolset = registry.toolset("all")
     assert (names(toolset), len(toolset), bool(toolset)) == ([], 0, True)
@@ -117,7 +117,7 @@ def test_a_name_that_two_providers_share_gets_their_prefix(open_registry, prefix
 
 
 @pytest.mark.skipif(not HAS_HOOKS, reason="an Agent of Haystack 2 has no toolset of a run")
-def test_a_new_conflict_renames_no_tool_under_a_run():
+def test_a_new_name_conflict_renames_no_tool_during_a_run():
     def change(number):
         if number == 1:
             second.tools.append(definition("search"))
@@ -136,7 +136,7 @@ def test_a_new_conflict_renames_no_tool_under_a_run():
         assert (len(first.calls), len(second.calls)) == (1, 1)
 
 
-def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry):
+def test_a_name_conflict_without_a_prefix_is_an_error_that_names_both_providers(open_registry):
     registry = open_registry({"a": ["search"], "b": ["search"]}, ToolConfig("all", ["a", "b"]))
     with pytest.raises(MCPConfigurationError, match=r"the providers 'a' and 'b' both have a tool named 'search'"):
         registry.tool_schemas("all")
@@ -144,7 +144,7 @@ def test_without_a_prefix_such_a_name_is_an_error_that_names_both(open_registry)
 
 
 @rows("allow_tools", ["a/search", "x"], ["x"])
-def test_a_name_that_is_not_allowed_twice_is_no_conflict(open_registry, allow_tools):
+def test_a_name_that_only_one_provider_may_use_is_not_a_conflict(open_registry, allow_tools):
     registry = open_registry({"a": ["search"], "b": ["search", "x"]}, ToolConfig("all", ["a", "b"], allow_tools))
     registry.tool_schemas("all")
     assert names(registry.toolset("all")) == [name.rpartition("/")[2] for name in allow_tools]
@@ -157,7 +157,7 @@ def test_an_allowed_tool_that_no_provider_has_is_an_error_with_the_closest_names
     assert raised.value.available_tools == ["list", "search"]
 
 
-def test_a_toolset_as_provider_says_how_its_tools_are_shaped(open_registry):
+def test_a_toolset_as_provider_shapes_its_tools(open_registry):
     shaped = MCPToolset(
         server("search", "drop").info,
         tool_selection=ToolSelection(exclude_tools=["drop"]),
@@ -169,10 +169,10 @@ def test_a_toolset_as_provider_says_how_its_tools_are_shaped(open_registry):
     toolset = registry.toolset("x")
     assert names(toolset) == ["a_find", "b_find"]
     assert toolset["a_find"].invocation_timeout == 7.0
-    assert list(shaped) == []  # it is a description here, and was not used itself
+    assert list(shaped) == []  # the toolset only describes the shape, and was not used itself
 
 
-async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_are_ready(open_registry):
+async def test_a_server_that_is_down_fails_the_warm_up_after_the_others_are_ready(open_registry):
     registry = open_registry({"a": ["search"], "down": DOWN}, ToolConfig("good", ["a"]), ToolConfig("bad", ["down"]))
     async with registry:
         with pytest.raises(MCPConnectionError, match="no-such-command"):
@@ -181,10 +181,10 @@ async def test_a_server_that_is_down_fails_the_warm_up_of_all_after_the_others_a
 
 
 @rows("method", "warm_up_async", "health_check_async")
-def test_what_is_awaited_without_an_asyncio_loop_is_refused_before_anything_is_sent(open_registry, method):
+def test_awaiting_outside_an_asyncio_loop_is_refused_before_anything_is_sent(open_registry, method):
     registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("x", ["a", "b"]))
     with pytest.raises(RuntimeError, match=r"trio\.to_thread\.run_sync"):
-        getattr(registry, method)().send(None)  # as another library's loop does
+        getattr(registry, method)().send(None)  # like the loop of another library
 
 
 async def test_a_registry_works_asynchronously(open_registry):
@@ -214,7 +214,7 @@ def test_a_tool_config_has_the_fields_and_defaults_of_data_designer():
     ({"prefix": "sometimes"}, "`prefix` must be 'never', 'on_conflict' or 'always'"),
     ({"allow_tool": ["x"]}, "no parameter 'allow_tool'. Did you mean `allow_tools`?"),
 )
-def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(fields, reason, tmp_path):
+def test_mistakes_are_reported_at_construction_or_with_the_name_of_the_file(fields, reason, tmp_path):
     config = {"tool_alias": "x", "providers": ["a"], **fields}
     with pytest.raises(MCPConfigurationError) as raised:
         MCPRegistry({"a": COUNTER, "b": COUNTER}, [config])
@@ -229,7 +229,7 @@ def test_what_is_wrong_is_said_at_construction_or_with_the_name_of_the_file(fiel
     assert reason in str(raised.value)
 
 
-def test_an_empty_registry_is_fine_and_an_unknown_alias_names_the_known_ones():
+def test_an_empty_registry_is_valid_and_the_error_for_an_unknown_alias_names_the_known_ones():
     empty = MCPRegistry()
     assert (empty.aliases, empty.providers, dict(empty.health_check())) == ([], {}, {})
     for alias in ("x", None):
@@ -288,7 +288,7 @@ def test_data_designers_providers_become_server_infos(monkeypatch):
     assert MCPRegistry.from_dict(yaml.safe_load(stored)).to_dict() == registry.to_dict()
 
 
-def test_a_key_itself_shows_nowhere_and_is_not_written_to_files():
+def test_an_api_key_is_shown_nowhere_and_not_written_to_files():
     provider = MCPProvider("remote", "http://localhost:8080/sse", api_key="s3ntinel-key")
     registry = MCPRegistry([provider], [ToolConfig("all", ["remote"])])
     token = registry.providers["remote"].token
@@ -324,7 +324,7 @@ def test_a_report_names_the_server_the_reason_and_the_time(open_registry):
         registry.health_check("good")
 
 
-def test_what_a_server_says_forges_no_line_of_a_report(open_registry):
+def test_the_text_of_a_server_cannot_forge_a_line_of_a_report(open_registry):
     async def fail(_context: Any, _params: Any) -> Any:
         raise MCPError(-32000, "no\n  evil (server): ok after 0.01 s, 1 tools\x1b[2K")
 
@@ -369,7 +369,7 @@ def test_an_alias_and_other_tools_are_added_and_stored():
         assert isinstance(first, MCPAliasToolset)
 
 
-def test_nothing_but_providers_is_loaded():
+def test_only_providers_are_loaded():
     data = MCPRegistry({"a": COUNTER}, [ToolConfig("x", ["a"])]).to_dict()
     data["init_parameters"]["providers"]["a"] = {"type": "haystack.tools.toolset.Toolset", "data": {"tools": []}}
     with pytest.raises(TypeError, match="so it is not a provider"):
@@ -382,7 +382,7 @@ def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration():
     assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
 
 
-def test_an_alias_without_a_limit_of_time_has_no_limit_of_silence_either():
+def test_an_alias_without_a_timeout_has_no_silence_limit_either():
     own = MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7))
     configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
     registry = MCPRegistry({"plain": StdioServerInfo("x"), "own": own}, configs)
