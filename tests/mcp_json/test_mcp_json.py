@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def reached(info: Any) -> str:
-    """How a server is reached, in a line, with the values of all variables; a `~` tells that SSE is tried, too."""
+    """Return one line that says how a server is reached, with all variables resolved; `~`: SSE is the fallback."""
     if isinstance(info, StdioServerInfo):
         variables = [f"{name}={plain(value)}" for name, value in (info.env or {}).items()]
         place = [f"(in {info.cwd})"] if info.cwd else []
@@ -131,7 +131,7 @@ def test_the_files_of_other_clients_load_and_can_be_stored(name: str) -> None:
         assert MCPToolset.from_dict(stored).to_dict() == stored
 
 
-def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() -> None:
+def test_settings_of_an_entry_about_its_tools_become_parameters_of_the_toolset() -> None:
     options = {"max_tool_failures": 3, "on_tool_error": "raise", "include_instructions": True}
     entries = {
         "my server!": {"command": "x", "timeout": 90, "enabledTools": ["a", "b"], "disabledTools": ["b"]},
@@ -151,7 +151,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
     unprefixed = load_mcp_toolsets(content, prefix_tool_names=False)
     assert [toolset.tool_name_prefix for toolset in unprefixed] == [None, None, "n"]
     assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info
-    for excluding in ({"disabledTools": ["b"]}, {"disabled_tools": ["b"]}):  # the latter is Crush's
+    for excluding in ({"disabledTools": ["b"]}, {"disabled_tools": ["b"]}):  # the latter is for Crush
         assert load({"command": "x", **excluding}, tool_selection=None).tool_selection.exclude_tools == ["b"]
     for selection in ({"exclude_tools": ["a"]}, ToolSelection(exclude_tools=["a"])):
         toolset = load({"command": "x", "disabledTools": ["b"]}, tool_selection=selection)
@@ -164,7 +164,7 @@ def test_what_an_entry_says_about_its_tools_becomes_parameters_of_the_toolset() 
             load_config(one({"command": "x"}), limit=False)
 
 
-def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_keys_without_a_meaning_here_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     keys = ["autoApprove", "$typeName", "//", "name", "5"]
     assert load({"command": "x", **{key: ["s3ntinel"] for key in keys}}).server_info == StdioServerInfo("x")
     assert f"server 'one': ignored {', '.join(keys)}" in caplog.text
@@ -175,7 +175,7 @@ def test_keys_that_mean_nothing_here_are_passed_over_with_a_warning(caplog: pyte
     assert "s3ntinel" not in caplog.text
 
 
-def test_a_disabled_server_that_is_asked_for_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disabled_server_that_was_requested_is_omitted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     config = {"mcpServers": {"on": {"command": "x"}, "off": {"command": "x", "disabled": True}}}
     assert len(load_mcp_toolsets(config)) == 1
     assert "off" not in caplog.text
@@ -205,7 +205,7 @@ def test_a_key_that_looks_like_a_typo_is_refused_unless_the_entry_is_disabled(ty
     {"isActive": False, "url": "", "env": {"A": "${not closed"}, "args": ["${input:unknown}"]},
     {"type": "inMemory", "isActive": True},
 )
-def test_what_is_disabled_or_part_of_its_client_never_fails_the_file(entry: dict[str, Any]) -> None:
+def test_disabled_entries_and_parts_of_the_client_never_make_the_file_invalid(entry: dict[str, Any]) -> None:
     content = {"mcpServers": {"off": entry, "on": {"command": "x"}}}
     assert [toolset.tool_name_prefix for toolset in load_mcp_toolsets(content)] == ["on"]
 
@@ -232,7 +232,7 @@ def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], info: MCPSer
     assert load(entry).server_info == info
 
 
-def test_connections_of_langchain_mcp_adapters_are_taken_as_they_are_in_python() -> None:
+def test_connections_of_langchain_mcp_adapters_are_accepted_in_their_python_form() -> None:
     local = {"transport": "stdio", "command": "python", "args": (Path("server.py"),), "cwd": Path("/tmp"), "env": None}
     remote = {"transport": "streamable_http", "url": "https://h/mcp", "timeout": timedelta(seconds=90)}
     toolsets = load_mcp_toolsets({"local": local, "remote": remote})
@@ -240,7 +240,7 @@ def test_connections_of_langchain_mcp_adapters_are_taken_as_they_are_in_python()
     assert toolsets[1].invocation_timeout == 90
 
 
-def test_the_variables_of_an_env_file_are_stored_by_their_names_and_read_when_they_are_needed(
+def test_variables_of_an_env_file_are_stored_by_name_and_read_on_demand(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = [
@@ -358,13 +358,13 @@ def test_inputs_that_do_not_fit_the_file_are_refused_and_not_quoted(inputs: dict
     ({}, "--key=usual"),
 )
 @pytest.mark.usefixtures("variables")
-def test_an_input_may_stand_inside_a_longer_text_and_have_a_default(given: dict[str, Any], expected: str) -> None:
+def test_an_input_may_be_inside_a_longer_text_and_have_a_default(given: dict[str, Any], expected: str) -> None:
     content = ASKING if given else {**ASKING, "inputs": [{"id": "key", "default": "usual"}]}
     [toolset] = load_mcp_toolsets(content, inputs=given)
     assert [plain(argument) for argument in toolset.server_info.args] == [expected]
 
 
-def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(tmp_path: Path) -> None:
+def test_the_workspace_of_a_file_in_its_clients_folder_is_the_parent_folder(tmp_path: Path) -> None:
     file = tmp_path / "project" / ".vscode" / "mcp.json"
     file.parent.mkdir(parents=True)
     arguments = ["${workspaceFolder}", "${workspaceFolderBasename}", "${userHome}", "${pathSeparator}${/}"]
@@ -375,8 +375,8 @@ def test_the_workspace_of_a_file_in_a_folder_of_its_client_is_the_folder_above(t
     assert toolset.server_info.args == [str(file.parents[1]), "project", str(Path.home()), os.sep * 2]
 
 
-def test_a_file_is_read_where_nobody_has_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as in a container with any user
+def test_a_file_can_be_read_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # like in a container with an unknown user
     assert load({"command": "x", "envFile": "~/.env"}).server_info.command == "x"
 
 
@@ -396,7 +396,7 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     assert "s3ntinel" not in str(error.value)
 
 
-def test_a_missing_variable_of_a_server_that_is_not_required_shows_when_it_is_needed(
+def test_a_missing_variable_of_an_optional_server_is_an_error_when_it_is_needed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with load({"command": "x", "args": ["--key=${NOT_SET_1}"]}, required=False) as toolset:
@@ -456,7 +456,7 @@ def test_an_entry_may_have_a_snapshot_beside_the_file(tmp_path: Path) -> None:
         load_with({"snapshot": None})
 
 
-def test_of_the_projects_of_claude_code_that_of_the_working_directory_counts(
+def test_the_claude_code_project_of_the_working_directory_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def servers(command: str, *names: str) -> dict[str, Any]:
