@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-How much of the interface of tools has a type that every type checker sees alike, by `pyright --verifytypes`.
+Measures how much of the interface of tools has the same type in all type checkers, with `pyright --verifytypes`.
 
 `make types` runs this. It fails below `FLOOR`, and names what lacks a type.
 """
@@ -20,12 +20,12 @@ FLOOR = 0.99
 
 def main() -> int:
     """
-    Print how much of the package has a known type.
+    Print the share of the package's names with a known type.
 
-    :returns: 1 if that is too little, else 0.
+    :returns: 1 if the share is too small, else 0.
     """
-    # pyright asks the first `python` of PATH where packages are. It is to find those of this environment, and the
-    # sources of this checkout before any that are installed.
+    # pyright asks the first `python` on the PATH for the packages. It must find those of this environment, and prefer
+    # the sources of this checkout to an installed package.
     environment = {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),

@@ -5,8 +5,8 @@
 # pyright: strict
 
 """
-What a type checker sees of the package from outside: a user's script with what checkers may see differently, such as
-decorated classes, functions that may be asynchronous or not, and results of several types.
+The package as type checkers see it from outside: a user's script with constructs that checkers may treat differently,
+such as decorated classes, functions that may be asynchronous or not, and results of several types.
 
 `make types` checks this file with mypy and pyright, both strict, on both Haystack majors; nothing runs it.
 """
@@ -325,7 +325,7 @@ def components(info: MCPServerInfo) -> None:
 @dataclass(repr=False)
 class CustomServerInfo(MCPServerInfo):
     """
-    A kind of server of the user's own.
+    A custom kind of server.
     """
 
     address: str
@@ -336,7 +336,7 @@ class CustomServerInfo(MCPServerInfo):
 
 class CustomClient(MCPClient):
     """
-    A client of the user's own.
+    A custom client.
     """
 
     def __init__(self, address: str) -> None:
