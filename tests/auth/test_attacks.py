@@ -91,9 +91,7 @@ async def test_metadata_of_an_external_server_may_not_point_into_the_internal_ne
         network = TokenNetwork(origin)
         moved = {"resource": network.url, "authorization_servers": [f"https://{host}/"]}
         network.answers[RESOURCE] = [httpx2.Response(200, json=moved)]
-        with pytest.raises(
-            MCPAuthorizationError
-        ) as caught:  # metadata may point here, but it is that of another issuer
+        with pytest.raises(MCPAuthorizationError) as caught:  # allowed here, but from another issuer
             await network.use(network.auth(**SERVICE))
         assert ("is refused, because it leads into the network of this process" in str(caught.value)) is is_refused
         assert {request.url.host for request in network.requests} == {urlsplit(origin).hostname} or not is_refused

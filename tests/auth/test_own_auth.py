@@ -133,9 +133,7 @@ def test_a_token_source_is_called_before_each_request(server: IdentityServer) ->
     for token in ("a-sync-token", "Bearer a-sync-token"):
         with MCPConnection(StreamableHttpServerInfo(server.url, token=SyncSource(token))) as connection:
             assert seen(connection) == "Bearer a-sync-token"
-            with pytest.raises(
-                MCPInvocationError, match=r"no access for \*\*\*"
-            ):  # the server refuses the call, not the token
+            with pytest.raises(MCPInvocationError, match=r"no access for \*\*\*"):  # the token is redacted
                 connection.call_tool("leak")
     with MCPConnection(StreamableHttpServerInfo(server.url, token=source)) as connection:
         first, second = seen(connection), seen(connection)
