@@ -133,9 +133,7 @@ class TestCommands:
             monkeypatch.setenv(COMMANDS, "")
             with pytest.raises(MCPConnectionError, match=COMMANDS):
                 tool.warm_up()
-        with MCPTool(
-            "add", InProcessServerInfo("tests.servers.inprocess:server")
-        ) as tool:  # it does not start a command
+        with MCPTool("add", InProcessServerInfo("tests.servers.inprocess:server")) as tool:  # starts no command
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False
 
 
