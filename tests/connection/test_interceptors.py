@@ -269,7 +269,7 @@ async def test_a_repetition_that_does_not_run_leaves_open_whether_the_first_call
             await toolset["look"].call_async()
 
 
-async def test_a_call_that_is_under_way_is_not_sent_beside(stdio_server):
+async def test_interceptors_cannot_send_a_second_call_while_the_first_is_running(stdio_server):
     async def hedging(call: MCPToolCall, call_next: Any) -> Any:
         other = call.override(arguments={"seconds": 0.01})
         result, refused, _ = await asyncio.gather(*map(call_next, (call, call, other)), return_exceptions=True)

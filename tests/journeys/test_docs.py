@@ -301,7 +301,7 @@ def test_the_readme_and_the_site_link_to_every_page_and_every_example_is_listed(
     assert examples == set(re.findall(r"\]\((\w+\.py)\)", (ROOT / "examples/README.md").read_text()))
 
 
-# Modules, with all their public names, and single classes.
+# The reference lists modules, with all their public names, and single classes.
 SERVER_INFOS = "src/haystack_integrations/tools/mcp/transports/server_infos.py"
 IN_REFERENCE = re.findall(r"^::: (\S+)$", (ROOT / "docs/reference.md").read_text(), re.MULTILINE)
 
