@@ -36,7 +36,7 @@ def results(result) -> list[tuple[str, bool]]:
     return [(each.result, each.error) for each in results_of(result)]
 
 
-def test_calls_over_the_budget_are_not_sent_and_the_model_answers_in_words(toolset, caplog):
+def test_calls_over_the_budget_are_not_sent_and_the_model_answers_with_text(toolset, caplog):
     caplog.set_level(logging.DEBUG)
     texts = ["s3ntinel-a", "s3ntinel-b", "s3ntinel-c"]
     agent = agent_of(toolset, calls(*[("echo", {"text": text}) for text in texts]), say("well"))

@@ -92,7 +92,9 @@ class TestInstance:
             with pytest.raises(ExecutorStartError, match="sessions could not be started: can't start new thread"):
                 AsyncExecutor()
 
-    def test_uses_uvloop_if_it_is_installed_and_gevent_has_not_replaced_threads(self, executor, monkeypatch):
+    def test_the_executor_uses_uvloop_if_it_is_installed_unless_gevent_has_replaced_threads(
+        self, executor, monkeypatch
+    ):
         uvloop = pytest.importorskip("uvloop")
         assert isinstance(executor.get_loop(), uvloop.Loop)
         gevent = SimpleNamespace(is_module_patched=lambda name: name == "threading")

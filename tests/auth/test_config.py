@@ -196,7 +196,7 @@ def test_two_ways_to_authenticate_exclude_each_other(kind: type, options: dict[s
     "",
     b"s3cret",
 )
-def test_a_bearer_token_in_place_of_an_auth_is_not_repeated(bearer_token: Any) -> None:
+def test_a_bearer_token_in_place_of_an_auth_is_not_quoted_in_the_error(bearer_token: Any) -> None:
     with pytest.raises(ValueError, match="bearer token as `token=`") as caught:
         info = StreamableHttpServerInfo(URL, auth=bearer_token)
         assert "s3cret" not in repr(info) + str(info._to_trace_dict())

@@ -303,8 +303,8 @@ async def test_google_is_asked_for_a_refresh_token_as_it_wants_to_be() -> None:
     assert (server.asked_for[0]["access_type"], server.asked_for[0]["prompt"]) == ("offline", "consent")
 
 
-async def test_a_client_without_a_secret_registers_as_one_where_the_server_takes_that() -> None:
-    # As at Notion, which refuses a client_id in the form together with the header of Basic authentication.
+async def test_a_client_without_a_secret_registers_as_public_if_the_server_supports_that() -> None:
+    # Notion refuses a client_id in the form together with the header of Basic authentication.
     method = "token_endpoint_auth_method"
     server = DeployedServer(
         metadata={f"{method}s_supported": ["client_secret_basic", "client_secret_post", "none"]},

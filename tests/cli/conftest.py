@@ -29,7 +29,7 @@ _CONNECTING = ("list", "call", "read", "prompt", "inspect", "doctor")
 @pytest.fixture(autouse=True)
 def process_as_before() -> Iterator[None]:
     """
-    Undoes what a command changes in the process, because it expects to be alone in it.
+    Restores the process settings that a command changes.
     """
     loggers = [logging.getLogger(name) for name in ("haystack_integrations.tools.mcp", *_LIBRARIES)]
     before = [(logger, logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]

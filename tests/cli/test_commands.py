@@ -312,7 +312,7 @@ def test_lines_are_not_wrapped_in_a_pipe(run: Run, tmp_path: Path, monkeypatch: 
     assert max(map(len, run("--help").screen.splitlines())) <= 120
 
 
-def test_each_command_has_a_help(run: Run) -> None:
+def test_each_command_has_help(run: Run) -> None:
     for name in _COMMANDS:
         ran = run(name, "--help")
         assert (ran.code, f"Usage: mcp-haystack {name}" in ran.screen) == (0, True), ran.errors

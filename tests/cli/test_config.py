@@ -26,7 +26,7 @@ def write(folder: Path, **servers: Any) -> str:
 
 
 @rows("file", *sorted(FILES.iterdir()))
-def test_the_yaml_for_the_file_of_any_client_makes_its_toolsets(run: Run, file: Path) -> None:
+def test_the_yaml_for_any_clients_file_creates_its_toolsets(run: Run, file: Path) -> None:
     ran = run("config", str(file))
     assert ran.code == 0, ran.errors
     stored = yaml.safe_load(ran.screen)["tools"]
@@ -109,7 +109,7 @@ def test_secrets_in_plain_text_become_environment_variables(
         {"command": "x", "args": ["https://u:pw-123456@${HOST:-h}/mcp", "Authorization: Bearer ${TOKEN}"]},
     ],
 )
-def test_no_secret_of_several_in_one_value_remains(run: Run, tmp_path: Path, entry: dict[str, Any]) -> None:
+def test_all_secrets_in_one_value_are_replaced(run: Run, tmp_path: Path, entry: dict[str, Any]) -> None:
     ran = run("config", write(tmp_path, shop=entry))
     assert ran.code == 0
     for secret in re.findall(r"\w+-\w+-1|key-\w+|tok-\w+|p%2B\w+|sk-0\w+|pw-\w+|ses-\w+", str(entry)):

@@ -147,7 +147,7 @@ def test_an_optional_server_that_is_down_gives_failures_and_is_logged_once(use, 
     assert MCPResourceFetcher.from_dict(fetcher.to_dict()).to_dict() == fetcher.to_dict()
 
 
-def test_a_template_gives_the_component_inputs(use, library):
+def test_a_uri_template_defines_the_inputs_of_the_component(use, library):
     fetcher = MCPResourceFetcher(library.info, uri_template="notes://days/{day}{?part}")
     assert inputs_of(fetcher).items() >= {"day": True, "part": False}.items()
     result = use(fetcher, day="Mon/day", part="morning")

@@ -249,7 +249,7 @@ async def test_interceptors_can_repeat_calls_of_an_idempotent_tool_if_the_user_o
     assert arrived == ["look", "look", "look", "act"]
 
 
-async def test_a_repetition_that_does_not_run_leaves_open_whether_the_first_call_ran():
+async def test_a_lost_call_whose_repetition_did_not_run_may_still_have_run():
     server = ForeignServer(definition("look", annotations=types.ToolAnnotations(read_only_hint=True)))
 
     async def silent(_context: Any, _params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -260,7 +260,7 @@ async def test_a_repetition_that_does_not_run_leaves_open_whether_the_first_call
         try:
             return call_next(call)
         except MCPOutcomeUnknownError:
-            return call_next(call.override(headers={"X-Attempt": "2"}))  # which no server in this process takes
+            return call_next(call.override(headers={"X-Attempt": "2"}))  # not over HTTP, so it fails
 
     server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, silent)
     options = {"invocation_timeout": 0.3, "tool_options": ToolOptions(retry_idempotent=True)}

@@ -384,7 +384,7 @@ async def test_failed_tasks_are_errors(patient_stdio_server):
         assert connection.status().circuit == "closed"
 
 
-async def test_tasks_of_fastmcp():
+async def test_tasks_of_fastmcp_servers_work():
     server = FastMCP("kitchen")
     server.add_extension(pytest.importorskip("fastmcp_tasks").TasksExtension(url="memory://"))
     runs: list[str] = []

@@ -117,7 +117,7 @@ def state_of(toolset: MCPToolset) -> str:
 
 
 @pytest.mark.parametrize("user", USERS)
-async def test_the_last_of_several_blocks_closes(held, user):
+async def test_the_last_of_several_blocks_closes_the_connection(held, user):
     toolset = MCPToolset(held.info, tool_names=["wait", "ping"], invocation_timeout=LONG)
     entered = USERS[user](toolset)
 

@@ -271,7 +271,7 @@ def test_a_tool_that_a_reachable_optional_server_does_not_have_is_still_an_error
         MCPToolset(COUNTER, tool_names=["ad"], required=False, eager_connect=True)
 
 
-def test_whether_a_server_is_required_is_stored():
+def test_the_option_required_is_stored():
     toolset = MCPToolset(COUNTER, required=False)
     assert MCPToolset.from_dict(toolset.to_dict()).required is False
     assert "required" not in MCPToolset(COUNTER).to_dict()["data"]

@@ -264,7 +264,7 @@ class TestElicitation:
                 ask(elicitation=handler).call_tool(tool)
 
     @rows(("typed", "sent"), (r"\u202ered", "\u202ered"), ("green", "green"))
-    def test_a_question_hides_nothing_from_the_user(self, typed: str, sent: str) -> None:
+    def test_a_question_cannot_hide_text_from_the_user(self, typed: str, sent: str) -> None:
         ui = UI("modify", new_tool_params={r"colour\u200b": typed})
         schema = {"type": "object", "properties": {"colour\u200b": {"type": "string", "default": "\u202ered"}}}
         form = types.ElicitRequestFormParams(message="Fine?\x1b[2K\rOK?", requested_schema=schema)

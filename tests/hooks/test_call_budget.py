@@ -131,7 +131,7 @@ class TestBudget:
         assert kinds(run(agent(*replies, max_calls=1, max_refused_turns=5))) == "uATATATa"
         assert inprocess.calls == []
 
-    def test_it_is_stored_with_the_agent(self, agent):
+    def test_the_hook_is_stored_with_the_agent(self, agent):
         parameters = {"max_turns": 2, "max_calls_per_tool": {"echo": 0}, "tools": ["echo"]}
         loaded = reloaded(agent(echoes("x"), say("well"), **parameters))
         [refusal] = results_of(run(loaded))

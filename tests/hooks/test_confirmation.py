@@ -119,7 +119,7 @@ class TestTrust:
             ({"trusted": "server", "overrides": {"look": "always"}}, ["look", "silent", "wipe"]),
         ],
     )
-    def test_annotations_only_tighten(self, server, toolset, parameters, asked):
+    def test_only_annotations_of_trusted_servers_avoid_a_confirmation(self, server, toolset, parameters, asked):
         parameters = {**parameters, **({"trusted": [server.info]} if parameters.get("trusted") == "server" else {})}
         ui = ScriptedUI()
         run(confirming(toolset, ui, **parameters))
@@ -258,7 +258,7 @@ class TestAnswers:
         assert "C-17" not in repr(told)
 
     @in_both_ways
-    def test_nothing_of_the_arguments_is_hidden_from_the_user(self, server, toolset, is_async):
+    def test_arguments_cannot_hide_text_from_the_user(self, server, toolset, is_async):
         text, seen = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe"
         edited = {"text": seen, "more": ["other"]}
         alike = {"\u202e": 1, r"\u202e": 2}

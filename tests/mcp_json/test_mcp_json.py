@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def reached(info: Any) -> str:
-    """Return one line that says how a server is reached, with all variables resolved; `~`: SSE is the fallback."""
+    """Describe how a server is reached in one line, with all variables resolved; `~`: SSE is the fallback."""
     if isinstance(info, StdioServerInfo):
         variables = [f"{name}={plain(value)}" for name, value in (info.env or {}).items()]
         place = [f"(in {info.cwd})"] if info.cwd else []

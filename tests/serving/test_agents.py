@@ -43,7 +43,7 @@ async def serving(agent: Any, **options: Any) -> AsyncIterator[Client[Any]]:
         yield client
 
 
-async def test_a_task_goes_in_and_the_answer_comes_out():
+async def test_a_call_passes_the_task_and_returns_the_answer():
     agent = agent_that_says(call("add", a=1, b=2), say("It is 3."), system_prompt="You calculate.")
     before = dict(agent.__dict__)
     async with serving(agent) as client:
@@ -257,7 +257,7 @@ def test_invalid_options_are_refused_when_the_server_is_created(parameters: Any,
         create_mcp_server("shop", agents=agents, options={"helper": options})
 
 
-async def test_a_cancelled_agent_takes_no_further_step():
+async def test_a_cancelled_agent_does_not_start_another_step():
     entered, may_end = threading.Event(), threading.Event()
 
     def wait() -> str:

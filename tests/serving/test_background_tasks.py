@@ -148,7 +148,7 @@ async def test_a_tool_of_a_provider_that_requires_tasks_refuses_clients_without_
             await client.call_tool("slow", {"text": "tea"})
 
 
-def test_without_fastmcp_tasks_the_error_says_what_to_install(monkeypatch):
+def test_the_error_without_fastmcp_tasks_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "fastmcp_tasks", None)
     with pytest.raises(ImportError, match=r'need .*pip install "mcp-haystack\[tasks\]"'):
         create_mcp_server("shop", tools=[(_slow, TASK)])

@@ -189,7 +189,7 @@ async def test_errors_of_a_store_are_not_shown_and_a_slow_store_runs_into_its_ti
         may_answer.set()
 
 
-async def test_the_timeout_holds_for_what_is_injected(store: CountingStore) -> None:
+async def test_the_timeout_includes_dependencies(store: CountingStore) -> None:
     async def too_slow() -> None:
         await asyncio.sleep(60)
 

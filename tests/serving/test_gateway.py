@@ -276,7 +276,7 @@ async def test_an_answer_that_does_not_fit_the_form_is_an_error_and_one_for_a_pa
     async def answer(_context: Any, _question: Any) -> types.ElicitResult:
         return types.ElicitResult(action="accept", content={"size": ["large"]})
 
-    # By the SDK's client, as that of FastMCP 4.2 checks forms itself.
+    # Use the SDK's client, because that of FastMCP 4.2 checks forms itself.
     server = create_mcp_server("gate", tools=[toolset])._mcp_server
     async with SDKClient(server, mode=mode, elicitation_callback=answer) as client:
         failed = await client.call_tool("brew", {"drink": "tea"})

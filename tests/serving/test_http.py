@@ -157,7 +157,7 @@ class TestStopping:
         assert "The grace period is over" in own.errors
         assert blocked.exception(LIMIT) or "error" in blocked.result().text.lower(), blocked.result().text
 
-    def test_a_client_that_goes_away_ends_its_call(self, served: ServedOverHttp) -> None:
+    def test_a_call_is_cancelled_when_its_client_goes_away(self, served: ServedOverHttp) -> None:
         before = served.errors.count("EVENT cancelled")
         with pytest.raises(httpx2.ReadTimeout):
             body = {"name": "wait", "arguments": {"seconds": 600}}
@@ -300,7 +300,7 @@ def test_http_app_refuses_a_function() -> None:
         http_app(lambda: FastMCP("Refused"))  # type: ignore[arg-type]
 
 
-async def test_a_bearer_token_gives_its_scopes() -> None:
+async def test_a_bearer_token_grants_its_scopes() -> None:
     granted = await BearerToken(Secret.from_token("right"), scopes=["admin"]).verify_token("right")
     assert granted is not None
     assert granted.scopes == ["admin"]

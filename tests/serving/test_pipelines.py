@@ -39,7 +39,7 @@ async def serving(pipeline: Any, **options: Any) -> AsyncIterator[Client[Any]]:
         yield client
 
 
-async def test_a_client_sets_mandatory_inputs_and_never_a_template_or_a_filter():
+async def test_clients_set_mandatory_inputs_but_never_a_template_or_a_filter():
     async with serving(rag_pipeline()) as client:
         (tool,) = await client.list_tools()
         result = await client.call_tool("ask", {"query": "Where is Berlin?"})

@@ -120,7 +120,7 @@ async def test_the_model_sees_one_value_as_text_and_several_as_json(returned, va
     assert (await returned(value)).content[0].text == text
 
 
-async def test_images_audio_files_and_bytes_are_content_of_their_kinds(returned):
+async def test_images_audio_files_and_bytes_are_sent_as_content_of_their_kinds(returned):
     contents = [
         (Image(data=NO_UTF8, format="png"), Image, "image"),
         (Audio(data=NO_UTF8, format="wav"), Audio, "audio"),
@@ -143,7 +143,7 @@ async def test_images_audio_files_and_bytes_are_content_of_their_kinds(returned)
     assert (nothing.content, nothing.structured_content) == ([], None)
 
 
-async def test_an_image_inside_of_a_dictionary_is_converted_by_hand(returned):
+async def test_an_image_inside_a_dictionary_has_to_be_converted_explicitly(returned):
     image = Image(data=NO_UTF8, format="png").to_image_content()
     result = await returned({"image": image})
     assert result.structured_content["image"]["type"] == "image"

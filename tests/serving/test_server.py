@@ -43,7 +43,7 @@ def greet(name: str) -> str:
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
-def test_without_fastmcp_the_error_says_what_to_install(monkeypatch):
+def test_the_error_without_fastmcp_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(ImportError, match=re.escape('pip install "mcp-haystack[serve]"')):
         importlib.reload(serving)
@@ -61,7 +61,7 @@ GREET = _tool("greet")
 HELPER = Agent(chat_generator=ObligingChatGenerator(str.upper))
 
 
-def test_a_key_of_no_known_kind_is_refused():
+def test_a_key_without_a_kind_is_refused():
     with pytest.raises(ValueError, match=r"'admin' is not a key: it must be like tool:NAME"):
         create_mcp_server("shop").disable(keys={"admin"})
 
@@ -125,7 +125,7 @@ async def test_clients_get_the_highest_version():
 
 
 @rows("name", "My Pipeline", "x" * 65, "", "größe", "a/b", "a\n")
-def test_names_that_no_client_takes_are_refused(name: str):
+def test_names_that_no_client_accepts_are_refused(name: str):
     tool = _tool("x")
     tool.name = name
     for parameter, served in (("tools", [tool]), ("pipelines", {name: Pipeline()}), ("agents", {name: HELPER})):

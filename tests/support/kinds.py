@@ -47,7 +47,7 @@ class Kind:
     @property
     def notices_the_end(self) -> bool:
         """
-        Whether the client notices the end of such a server without a call.
+        Return whether the client notices the end of such a server without a call.
         """
         return self.transport != "streamable-http"
 

@@ -124,7 +124,7 @@ def test_only_allowed_resources_are_listed_and_read(ask, info):
 
 
 @every_executor
-def test_an_image_is_a_note_or_an_image(ask, info):
+def test_an_image_is_described_or_passed_to_the_model_as_an_image(ask, info):
     note = ask(MCPResourceToolset(info), "read_resource", uri="notes://picture").result
     assert note.startswith("[resource: notes://picture, image/png")
     [image] = ask(MCPResourceToolset(info, result_format="content"), "read_resource", uri="notes://picture").result

@@ -138,11 +138,11 @@ class TestFormats:
             {"url": "http://h/sse", "base_url": None, "token": None, "headers": None, "timeout": 30},
         ),
     )
-    def test_a_server_info(self, info, stored):
+    def test_a_server_info_is_stored_in_the_format_of_2_1(self, info, stored):
         retries = {"max_retries": 3, "base_delay": 1.0, "max_delay": 30.0}
         assert info.to_dict() == {"type": f"{MODULE}.{type(info).__name__}", **stored, **retries}
 
-    def test_a_tool(self):
+    def test_a_tool_is_stored_in_the_format_of_2_1(self):
         info = StdioServerInfo("uvx")
         parameters = {
             "description": "Mine.",
@@ -164,7 +164,7 @@ class TestFormats:
             },
         }
 
-    def test_a_toolset(self):
+    def test_a_toolset_is_stored_in_the_format_of_2_1(self):
         info = StdioServerInfo("uvx")
         toolset = MCPToolset(info, tool_names=["add"], outputs_to_string={"add": {"handler": to_words}})
         assert toolset.to_dict() == {
@@ -240,7 +240,7 @@ class TestRoundTrips:
             },
         ),
     )
-    def test_a_tool_and_a_toolset(self, kind, parameters):
+    def test_a_tool_and_a_toolset_survive_a_round_trip(self, kind, parameters):
         owner = kind(server_info=COUNTER, **parameters)
         data = json.loads(json.dumps(owner.to_dict()))
         for twin in (kind.from_dict(data), pickle.loads(pickle.dumps(owner))):  # noqa: S301
@@ -253,7 +253,7 @@ class TestRoundTrips:
                 assert twin.to_dict() == data
 
     @pytest.mark.skipif(not HAS_TOOL_INVOKER, reason="this Haystack has no ToolInvoker")
-    def test_a_toolset_of_a_tool_invoker(self):
+    def test_a_toolset_of_a_tool_invoker_survives_a_round_trip(self):
         invoker = reloaded(ToolInvoker(tools=MCPToolset(COUNTER)))
         [message] = invoker.run(messages=[call("add", a=1, b=2)])["tool_messages"]
         assert message.tool_call_result.result == "3"
@@ -293,7 +293,7 @@ connections: []
 class TestFilesOfOlderVersions:
     @rows("toolset", f"{TOOLS}.MCPToolset", f"{TOOLS}.mcp_toolset.MCPToolset")
     @rows("info", f"{TOOLS}.StreamableHttpServerInfo", f"{MODULE}.StreamableHttpServerInfo")
-    def test_they_load(self, toolset, info):
+    def test_toolsets_in_files_of_older_versions_load(self, toolset, info):
         text = WRITTEN_BY_2_1.replace("TOOLSET", toolset).replace("INFO", info)
         loaded = Pipeline.loads(text).get_component("agent").tools
         assert isinstance(loaded, MCPToolset)
@@ -304,7 +304,7 @@ class TestFilesOfOlderVersions:
         assert not loaded.connection.is_ready
 
     @rows("path", f"{TOOLS}.MCPTool", f"{MODULE}.MCPTool")
-    def test_their_tools_load(self, path):
+    def test_tools_in_files_of_older_versions_load(self, path):
         info = {"type": f"{MODULE}.StdioServerInfo", "command": "uvx", "args": ["x"], "env": None}
         timeouts = {"connection_timeout": 30, "invocation_timeout": 30}
         data = {"name": "search", "description": "Searches.", "server_info": info, **timeouts}
@@ -384,7 +384,7 @@ class TestSecrets:
                 agent_pipeline(MCPToolset(info)).dumps()
             assert SECRET not in str(raised.value)  # Haystack's own error
 
-    def test_plain_secrets_are_in_no_trace(self, stdio_server):
+    def test_plain_secrets_are_not_in_traces(self, stdio_server):
         server = stdio_server()
         args = [*server.args, "--token", SECRET]
         toolset = MCPToolset(StdioServerInfo(server.command, args, env={"KEY": SECRET}), tool_names=["add"])
@@ -403,13 +403,13 @@ class TestSecrets:
         ),
         SSEServerInfo(f"http://u:{SECRET}@127.0.0.1:1/sse?key={SECRET}", token=SECRET, headers={"X": SECRET}),
     )
-    def test_plain_secrets_are_in_no_error_of_a_connect(self, info):
+    def test_plain_secrets_are_not_in_errors_of_a_connect(self, info):
         toolset = MCPToolset(info)
         with pytest.raises(MCPConnectionError):
             toolset.warm_up()
         toolset.close()
 
-    def test_plain_secrets_of_an_http_server_are_in_no_log(self, shared_http_server):
+    def test_plain_secrets_of_an_http_server_are_not_in_logs(self, shared_http_server):
         url = shared_http_server().url.replace("://", f"://u:{SECRET}@")
         with MCPTool("add", StreamableHttpServerInfo(f"{url}?key={SECRET}", headers={"X": SECRET})) as tool:
             assert json.loads(tool.invoke(a=1, b=2))["isError"] is False

@@ -218,7 +218,7 @@ class TestNamesAndDescriptions:
         sent = [{"filter[id]": 5, "tenant@": "acme"}, {"filter[id]": 6, "$top": 7, "tenant@": "acme"}]
         assert [arguments for _, arguments in server.calls] == sent
 
-    def test_nothing_in_a_schema_hides_instructions(self):
+    def test_a_schema_cannot_hide_instructions(self):
         hidden = "".join(chr(0xE0000 + ord(character)) for character in "hi")
         kind = {"enum": [f"red{hidden}", "blue"], "default": f"red{hidden}", "x-note": hidden}
         inner = {"type": "object", "properties": {f"inner{hidden}": {"const": f"one{hidden}"}}}

@@ -25,7 +25,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["httpx2", "aiohttp"])
 def http_stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """
-    Runs a test with each transport for the requests of a session: that of httpx2, and that of the extra `fast`.
+    Runs a test with each transport for HTTP requests: that of httpx2, and that of the extra `fast`.
     """
     if request.param == "aiohttp":
         pytest.importorskip("aiohttp")

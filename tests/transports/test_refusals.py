@@ -307,7 +307,7 @@ def test_the_error_of_a_failed_connect_quotes_the_server(refusal: httpx2.Respons
 
 
 @pytest.mark.parametrize("status", [200, 500])
-def test_what_a_server_says_to_a_connect_is_not_told_to_others_whom_it_is_left_alone_for(
+def test_the_servers_text_in_a_refused_connect_is_not_shown_to_other_users(
     status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(request: httpx2.Request) -> httpx2.Response:
@@ -337,7 +337,7 @@ def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(refusa
 
 
 @pytest.mark.parametrize("at_connect", [True, False])
-def test_sessions_that_only_one_of_several_workers_knows_are_named_as_the_cause(at_connect: bool) -> None:
+def test_the_error_for_sessions_that_only_one_of_several_workers_knows_names_the_cause(at_connect: bool) -> None:
     def other_worker(_server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response:
         return httpx2.Response(404, json=rpc_error("Session not found"))
 
