@@ -20,7 +20,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import AsyncExecutor
 from haystack_integrations.tools.mcp.executor import ExecutorStartError
-from tests.support.background import in_loop_of_its_own, in_thread, together
+from tests.support.background import in_new_loop, in_thread, together
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
@@ -150,7 +150,7 @@ def test_the_error_in_the_executors_own_thread_says_what_to_do_instead_of_blocki
 class TestRunAsync:
     async def test_run_async_returns_the_result_in_any_loop(self, executor):
         assert await executor.run_async(asyncio.sleep(0, "here")) == "here"
-        there = in_loop_of_its_own(lambda: executor.run_async(asyncio.sleep(0, "there")))
+        there = in_new_loop(lambda: executor.run_async(asyncio.sleep(0, "there")))
         assert there.result(timeout=LIMIT) == "there"
         inside = executor.run_async(asyncio.sleep(0, "inside"), timeout=LIMIT)
         assert await asyncio.to_thread(executor.run, inside) == "inside"
@@ -214,7 +214,7 @@ class TestShutdown:
         sleeper = Sleeper()
         callers = [
             in_thread(executor.run, sleeper.sleep()),
-            in_loop_of_its_own(lambda: executor.run_async(sleeper.sleep())),
+            in_new_loop(lambda: executor.run_async(sleeper.sleep())),
         ]
         wait_until(lambda: sleeper.runs == 2, "both")
         executor.shutdown()

@@ -39,7 +39,7 @@ from haystack_integrations.tools.mcp.handlers import MCPProgress, answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import in_thread, text
 from tests.support.foreign_server import ForeignServer, definition
-from tests.support.killed import in_a_process_that_is_killed
+from tests.support.killed import run_in_killed_process
 from tests.support.processes import PATIENT_SERVER
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
@@ -57,7 +57,7 @@ def stored(call: MCPPendingCall | types.CallToolResult) -> MCPPendingCall:
 
 
 def test_a_call_that_needs_input_is_finished_in_another_process_after_the_first_was_killed(patient, tmp_path):
-    printed = in_a_process_that_is_killed(
+    printed = run_in_killed_process(
         tmp_path,
         patient.info,
         """
@@ -225,7 +225,7 @@ SHORT = 1.5
 
 
 def test_a_task_that_outlives_the_process_of_its_caller_is_finished_in_another_process(patient, tmp_path):
-    printed = in_a_process_that_is_killed(
+    printed = run_in_killed_process(
         tmp_path,
         patient.info,
         """

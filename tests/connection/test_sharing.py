@@ -38,7 +38,7 @@ from haystack_integrations.tools.mcp import (
     ToolConfig,
     warm_up_toolsets,
 )
-from tests.support.background import in_loop_of_its_own, in_thread, text, together
+from tests.support.background import in_new_loop, in_thread, text, together
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
@@ -129,7 +129,7 @@ async def test_the_last_of_several_blocks_closes_the_connection(held, user):
         with entered:
             pass
         # One user is in this loop and one in another loop.
-        mine, other = asyncio.create_task(work()), in_loop_of_its_own(work)
+        mine, other = asyncio.create_task(work()), in_new_loop(work)
         for _ in range(2):
             assert await asyncio.to_thread(held.wait)
     assert state_of(toolset) == "ready"
@@ -288,7 +288,7 @@ def test_calls_from_50_threads_and_three_event_loops_each_get_their_own_result(s
     names = [f"call {number}" for number in range(50)]
     with MCPConnection(stdio_server().info(), invocation_timeout=LONG) as connection:
         calls = together(lambda name=name: connection.call_tool("echo", {"text": name}) for name in names)
-        for future in [in_loop_of_its_own(lambda loop=loop: call_all(loop)) for loop in range(3)]:
+        for future in [in_new_loop(lambda loop=loop: call_all(loop)) for loop in range(3)]:
             future.result(timeout=LIMIT)
         assert [text(call.result(timeout=LIMIT)) for call in calls] == names
         status = connection.status()

@@ -14,7 +14,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
-from tests.support.killed import in_a_process_that_is_killed
+from tests.support.killed import run_in_killed_process
 from tests.support.waiting import wait_until
 
 
@@ -31,7 +31,7 @@ def journal(new_journal):
 
 def test_a_task_of_a_killed_process_is_continued(patient, journal, tmp_path):
     info, log = patient
-    in_a_process_that_is_killed(
+    run_in_killed_process(
         tmp_path,
         info,
         f"""

@@ -11,7 +11,7 @@ import pytest
 
 from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPToolset
 from tests.support.background import in_thread, text, together
-from tests.support.calls import assert_told_the_truth, outcome
+from tests.support.calls import assert_outcomes_match_the_log, outcome
 from tests.support.kinds import LONG, every_http_kind, every_kind, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
@@ -82,7 +82,7 @@ def test_a_server_killed_under_50_calls_runs_none_twice_and_every_error_says_whe
         outcomes = {number: outcome(call, 60) for number, call in zip(numbers, calls, strict=True)}
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert "may have run" in outcomes.values()
-    assert_told_the_truth(outcomes, server.log, "sleep", "seconds")
+    assert_outcomes_match_the_log(outcomes, server.log, "sleep", "seconds")
 
 
 @pytest.mark.parametrize("when", ["before", "forwarded"])

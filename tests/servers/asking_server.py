@@ -39,7 +39,7 @@ from pydantic import BaseModel, Field
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.servers.counter_server import options_of_any_server, run
+from tests.servers.counter_server import common_options, run
 
 # The SDK warns that sampling, roots and log messages are deprecated, but they are still in use.
 warnings.simplefilter("ignore")
@@ -206,7 +206,7 @@ server = build_server()
 
 
 def main() -> None:
-    run(server, options_of_any_server().parse_args())
+    run(server, common_options().parse_args())
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ from mcp.types import EmptyResult, SubscribeRequestParams, UnsubscribeRequestPar
 from pydantic import Field
 
 from tests.servers.counter_server import (
+    announce_changed_tools,
     announce_changes,
+    common_options,
     is_modern,
     note_requests,
-    options_of_any_server,
     record_to,
     run,
-    say_tools_changed,
 )
 
 NOTE = "memo://note"
@@ -51,14 +51,14 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
         if any(tool.name == name for tool in await server.list_tools()):
             server.remove_tool(name)
         server.add_tool(offered, name=name, description=description)
-        await say_tools_changed(ctx)
+        await announce_changed_tools(ctx)
         return "offered"
 
     @server.tool()
     async def withdraw(name: str, ctx: Context[Any, Any]) -> str:
         """Have a tool no more."""
         server.remove_tool(name)
-        await say_tools_changed(ctx)
+        await announce_changed_tools(ctx)
         return "withdrawn"
 
     @server.tool()
@@ -106,7 +106,7 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
 
 def main() -> None:
-    parser = options_of_any_server()
+    parser = common_options()
     parser.add_argument("--header", action="store_true", help="the tool `locate` wants its argument as a header")
     options = parser.parse_args()
     run(build_server(record_to(options.calls_file), header=options.header), options)

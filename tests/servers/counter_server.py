@@ -265,7 +265,7 @@ def announce_changes(server: MCPServer[Any]) -> None:
     server._lowlevel_server.create_initialization_options = with_changes  # type: ignore[method-assign]
 
 
-async def say_tools_changed(ctx: Context[Any, Any]) -> None:
+async def announce_changed_tools(ctx: Context[Any, Any]) -> None:
     """Announce changed tools in the way of the session's revision."""
     await (ctx.notify_tools_changed() if is_modern(ctx) else ctx.session.send_tool_list_changed())
 
@@ -349,7 +349,7 @@ def hang(transport: str, port: int) -> None:
     del listener
 
 
-def options_of_any_server(description: str | None = None) -> argparse.ArgumentParser:
+def common_options(description: str | None = None) -> argparse.ArgumentParser:
     """Return a parser for the options that all servers of the SDK share."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--transport", choices=["stdio", "sse", "streamable-http"], default="stdio")
@@ -379,7 +379,7 @@ def run(
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    parser = options_of_any_server(__doc__)
+    parser = common_options(__doc__)
     parser.add_argument("--stateless", action="store_true", help="streamable HTTP without sessions")
     parser.add_argument("--json", action="store_true", help="streamable HTTP with JSON responses instead of SSE")
     parser.add_argument("--token", help="over HTTP, answer 401 without this bearer token")

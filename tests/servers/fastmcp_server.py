@@ -19,7 +19,7 @@ from fastmcp.server.elicitation import AcceptedElicitation
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.servers.counter_server import options_of_any_server, serve_http
+from tests.servers.counter_server import common_options, serve_http
 
 server = FastMCP("fastmcp", version="4.5.6", instructions="Greets.")
 
@@ -51,7 +51,7 @@ async def ask_name(ctx: Context) -> str:
 
 
 def main() -> None:
-    serve_http(server.http_app(), options_of_any_server().parse_args().port)
+    serve_http(server.http_app(), common_options().parse_args().port)
 
 
 if __name__ == "__main__":

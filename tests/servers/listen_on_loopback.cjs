@@ -2,8 +2,8 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// Loaded by `node --require`: whatever the program says, it listens on the loopback interface only, on the port that
-// the environment's PORT names (0: any free one), and prints `PORT <n>` on stdout once it does.
+// Loaded by `node --require`. Makes the program listen only on the loopback interface, on the port in the environment
+// variable PORT (0: any free one), and print `PORT <n>` on stdout once it listens.
 
 const net = require("node:net");
 

@@ -31,7 +31,7 @@ from starlette.routing import Route
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.servers.counter_server import options_of_any_server, record_to, serve_http
+from tests.servers.counter_server import common_options, record_to, serve_http
 
 BURNT = f"it burnt {os.environ.get('OVEN_KEY', '')}".strip()
 
@@ -240,7 +240,7 @@ def application(server: PatientServer) -> Starlette:
 
 
 def main() -> None:
-    options = options_of_any_server().parse_args()
+    options = common_options().parse_args()
     server = PatientServer(options.calls_file)
     server.record("@start", pid=os.getpid())
     if options.transport == "stdio":

@@ -19,12 +19,12 @@ from mcp.server.mcpserver import Context
 from mcp.types import ToolAnnotations
 
 from tests.servers.counter_server import (
+    announce_changed_tools,
     announce_changes,
+    common_options,
     note_requests,
-    options_of_any_server,
     record_to,
     run,
-    say_tools_changed,
 )
 
 INSTRUCTIONS = "Add with care."
@@ -96,7 +96,7 @@ def build_server(record: Any = lambda *_, **__: None, state: Path | None = None)
             with state.open("a") as file:
                 file.write(f"{change}\n")
         if tell:
-            await say_tools_changed(ctx)
+            await announce_changed_tools(ctx)
         return "pulled"
 
     server.add_tool(add, description="Add two numbers.", annotations=ToolAnnotations(read_only_hint=False))
@@ -113,7 +113,7 @@ server: MCPServer[Any] = build_server()
 
 
 def main() -> None:
-    parser = options_of_any_server()
+    parser = common_options()
     parser.add_argument("--state", type=Path)
     options = parser.parse_args()
     record = record_to(options.calls_file)

@@ -51,7 +51,7 @@ def together(functions: Iterable[Callable[[], T]]) -> "list[Future[T]]":
     return [in_thread(start, function) for function in functions]
 
 
-def in_loop_of_its_own(function: Callable[[], Any]) -> "Future[Any]":
+def in_new_loop(function: Callable[[], Any]) -> "Future[Any]":
     """
     Run the coroutine function in a new event loop in a new thread.
     """

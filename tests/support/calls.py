@@ -27,7 +27,7 @@ def outcome(call: "Future[Any]", limit: float) -> str:
     return told[0]
 
 
-def assert_told_the_truth(outcomes: dict[Any, str], log: CallLog, tool: str, argument: str) -> None:
+def assert_outcomes_match_the_log(outcomes: dict[Any, str], log: CallLog, tool: str, argument: str) -> None:
     """
     Check that no call was executed twice, each successful call once, and calls that "did not run" never.
 

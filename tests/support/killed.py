@@ -18,7 +18,7 @@ from tests.support.prepared import SOURCE, PreparedProcess
 from tests.support.processes import end
 
 
-def in_a_process_that_is_killed(folder: Path, info: MCPServerInfo, code: str) -> dict[str, Any]:
+def run_in_killed_process(folder: Path, info: MCPServerInfo, code: str) -> dict[str, Any]:
     """
     Run code that uses `info`, in a process that is killed as soon as it has printed JSON; return that.
     """

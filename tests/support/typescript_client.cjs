@@ -2,7 +2,7 @@
 //
 // SPDX-License-Identifier: Apache-2.0
 
-// The official TypeScript SDK uses the server `tests/servers/served.py`, and prints as JSON what it got:
+// Uses the server `tests/servers/served.py` with the official TypeScript SDK, and prints the results as JSON:
 //
 //     node typescript_client.cjs FOLDER v1|v2 legacy|auto URL
 //     node typescript_client.cjs FOLDER v1|v2 legacy|auto COMMAND ARGUMENT...
