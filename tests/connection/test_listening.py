@@ -113,7 +113,7 @@ def test_after_a_loss_it_listens_again_and_notifies_subscribers_that_may_have_mi
         toolset.subscribe_resource(NOTE, updates.put)
         reached.server.kill()
         reached.server.start()  # the restarted server no longer has the other tool
-        if way != "2026":  # the others reopen the stream without a call
+        if way != "2026":  # in 2026, the stream is reopened without a call
             wait_until(lambda: _call(toolset, "write", text="x"), "a call is answered again")
         wait_for_listing(toolset, "extra", is_there=False)
         assert updates.get(timeout=LIMIT) == NOTE

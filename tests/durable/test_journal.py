@@ -91,7 +91,7 @@ def tools(bank: Bank) -> Iterator[MCPToolset]:
 
 
 def play(journal: RunJournal, tools: Any, *replies: ChatMessage, is_async: bool = False):
-    """Continue a run with an Agent; return the texts of its tools' results, and the number of requests to the model."""
+    """Continue a run with an Agent; return the texts of its tools' results, and the turns of its model."""
     generator = ScriptedChatGenerator(list(replies))
     agent = Agent(chat_generator=journal.generator(generator), tools=tools)
 

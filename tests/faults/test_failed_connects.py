@@ -72,7 +72,7 @@ def test_a_server_without_the_wanted_tool_is_closed_at_once(stdio_server):
 def test_a_plain_url_reaches_a_server_of_either_http_transport(peer, kind):
     server = peer(kind)
     url = server.reach().url
-    # Hide the path /sse, by which an SSE endpoint would be recognized without a request.
+    # A path /sse is recognized without a request; this info treats it like an SSE endpoint with any other path.
     info = StreamableHttpServerInfo(url, sse_fallback=True, base_delay=0.05)
     with MCPToolset(info) as unknown, MCPToolset(url) as known:
         assert "8" in unknown["add"].invoke(a=5, b=3)

@@ -99,7 +99,7 @@ def test_a_cut_connection_fails_the_pending_call_at_once_and_it_is_not_repeated(
         if when == "forwarded":
             wait_until(lambda: len(server.calls()) > before, "the execution")
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
-        if kind.transport == "streamable-http":  # it does not notice a connection that is cut between calls
+        if kind.transport == "streamable-http":  # a cut between calls does not end its session
             sessions = connection.status().sessions
             server.proxy.cut()
             assert text(connection.call_tool("add", {"a": 2, "b": 2})) == "4"

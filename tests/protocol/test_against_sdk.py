@@ -195,7 +195,7 @@ class Script:
 
 class Server:
     """
-    Plays a script.
+    A server that plays a script.
     """
 
     def __init__(self, script: Script) -> None:

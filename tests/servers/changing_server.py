@@ -43,7 +43,7 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
     @server.tool()
     async def offer(name: str, ctx: Context[Any, Any], description: str = "New.") -> str:
-        """Have another tool, or one with another description."""
+        """Add a tool, or change its description."""
 
         def offered(text: str = "") -> str:
             return f"{name}: {text}"
@@ -56,7 +56,7 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
     @server.tool()
     async def withdraw(name: str, ctx: Context[Any, Any]) -> str:
-        """Have a tool no more."""
+        """Remove a tool."""
         server.remove_tool(name)
         await announce_changed_tools(ctx)
         return "withdrawn"
@@ -71,7 +71,7 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
     wanted: Any = Annotated[str, Field(json_schema_extra={"x-mcp-header": "Region"} if header else None)]
 
     async def locate(ctx: Context[Any, Any], region: str = "") -> str:
-        """Say which region the argument names, and which the header."""
+        """Return the region in the argument, and the one in the header."""
         return f"{region} {(ctx.headers or {}).get('mcp-param-region')}"
 
     locate.__annotations__["region"] = wanted
@@ -79,7 +79,7 @@ def build_server(record: Any = lambda *_, **__: None, *, ttl_ms: int = 0, header
 
     @server.tool()
     async def list_more(ctx: Context[Any, Any]) -> str:
-        """Have another resource."""
+        """Add a resource."""
         server.add_resource(TextResource(uri="memo://more", name="more", text="more"))
         await (ctx.notify_resources_changed() if is_modern(ctx) else ctx.session.send_resource_list_changed())
         return "listed"

@@ -179,7 +179,7 @@ def build_server(record: Record, *, name: str = "counter", in_process: bool = Fa
 
     @server.tool()
     def secret_echo(text: str, token: str, refuse: bool = False) -> str:
-        """Say the text back, and of the token only how long it is."""
+        """Return the text, and only the length of the token."""
         record("secret_echo", text=text, token_length=len(token))
         if refuse:
             message = "the token was refused"

@@ -69,7 +69,7 @@ class Tools:
         raise ProtocolError(message)
 
     def secret_echo(self, text: str, token: str, refuse: bool = False) -> str:
-        """Say the text back, and of the token only how long it is."""
+        """Return the text, and only the length of the token."""
         if refuse:
             message = "the token was refused"
             raise ToolError(message)

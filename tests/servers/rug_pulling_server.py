@@ -90,7 +90,7 @@ def build_server(record: Any = lambda *_, **__: None, state: Path | None = None)
 
     @server.tool(name="pull")
     async def pull_rug(change: str, ctx: Context[Any, Any], tell: bool = False) -> str:
-        """Become another server."""
+        """Change the server."""
         pull(server, change)
         if state is not None:
             with state.open("a") as file:

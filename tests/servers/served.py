@@ -134,13 +134,13 @@ def make_server(**options: Any) -> FastMCP[Any]:
 
     @server.tool
     def block_forever() -> None:
-        """Keep a thread busy for ever."""
+        """Keep a thread busy forever."""
         tell("block_forever")
         threading.Event().wait()
 
     @server.tool
     async def leave() -> None:
-        """Want to end the process."""
+        """Try to end the process."""
         sys.exit("hunter2")
 
     @server.tool
@@ -151,7 +151,7 @@ def make_server(**options: Any) -> FastMCP[Any]:
 
     @server.tool
     async def remember(context: Context) -> Any:
-        """Want a name, with something for the client to keep meanwhile."""
+        """Ask for a name, with a request state for the client to keep."""
         if context.input_responses:
             return f"{context.input_responses['name'].content['name']} {context.request_state} {os.getpid()}"
         schema = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -160,7 +160,7 @@ def make_server(**options: Any) -> FastMCP[Any]:
 
     @server.tool
     def prints() -> str:
-        """Write to stdout and read from stdin, as code that knows nothing of the protocol does."""
+        """Write to stdout and read from stdin, like code that does not know the protocol."""
         print("noise on stdout", flush=True)
         return os.read(0, 1).decode()
 

@@ -501,12 +501,12 @@ def caller() -> str:
 
 
 def whoami(user: str) -> str:
-    """Say who calls, as the server was told and as the code of the tool finds out, in its thread."""
+    """Return the caller's name as an argument of the tool and as its code finds it in its thread."""
     return f"{user}, {caller()}"
 
 
 def administer() -> str:
-    """What only administrators may do."""
+    """Do something that only administrators may do."""
     return "done"
 
 

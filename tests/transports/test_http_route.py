@@ -359,7 +359,7 @@ class TestLogs:
             await Diagnosis(url=url, headers={}, transport="streamable-http").run()
             async with open_client(Route(), 5.0) as http:  # as used for tokens
                 await http.get(url)
-            async with httpx2.AsyncClient() as http:  # a client of another library
+            async with httpx2.AsyncClient() as http:  # a client of other code
                 await http.get(f"{peer.url}?page=1")
         assert f"POST {peer.url}?api_key=***" in caplog.text
         assert SECRET not in caplog.text

@@ -279,7 +279,7 @@ class TestFates:
             last, sleeping = channel.start(params={"code": f"wait_for({str(go)!r}); {end}"})
             half, writing = channel.start(params={"text": BIG})
             unsent, waiting = channel.start(params={"text": "later"})
-            await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+            await asyncio.sleep(0.1)  # there is no event to wait for, because nothing must happen
             assert [last.fate, half.fate, unsent.fate] == [Fate.SENT, Fate.SENT, Fate.NEW]
             go.touch()
             errors = [await failure_of(task) for task in (sleeping, writing, waiting)]
@@ -298,7 +298,7 @@ class TestFates:
             finally:  # closing waits for this
                 go.touch()
                 await wait_until_async(lambda: seen.read_text() == "01", "the large request")
-                await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+                await asyncio.sleep(0.1)  # there is no event to wait for, because nothing must happen
 
         async with served(SERVER.replace("    seen.append", f"    {noted}\n    seen.append")) as channel:
             channel._make_answer = read_again
@@ -321,7 +321,7 @@ class TestFates:
             big = [channel.start(params={"text": BIG}) for _ in range(3)]
             given_up, waiting = channel.start(params={"text": "never mind"})
             _, last = channel.start(params={"code": report})
-            await asyncio.sleep(0.1)  # nothing can be waited for: nothing may happen
+            await asyncio.sleep(0.1)  # there is no event to wait for, because nothing must happen
             assert given_up.fate is Fate.NEW
             waiting.cancel()
             assert await failure_of(waiting) is None
