@@ -292,7 +292,7 @@ async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
         await server.login().log_in(httpx2.Response(401), None)
 
 
-async def test_google_is_asked_for_a_refresh_token_as_it_wants_to_be() -> None:
+async def test_a_login_at_google_requests_a_refresh_token_in_googles_way() -> None:
     server = DeployedServer(
         "https://accounts.google.com",
         advertised="https://accounts.google.com/",

@@ -238,7 +238,7 @@ def test_the_tools_of_a_garbage_collected_toolset_keep_the_session(stdio_server)
     server.wait_until_gone()
 
 
-def test_what_is_collected_after_a_shutdown_does_not_keep_the_session_of_later_users_open(stdio_server):
+def test_a_connection_collected_after_a_shutdown_does_not_keep_later_sessions_open(stdio_server):
     server = stdio_server()
     connection = MCPConnection(server.info())
     connection.open()

@@ -230,7 +230,7 @@ def test_closing_ends_the_attempts_to_reach_a_server(peer):
     toolset.close()
 
 
-def test_a_warm_up_that_a_close_interrupts_begins_no_attempts(stdio_server):
+def test_a_warm_up_that_is_interrupted_by_a_close_does_not_start_attempts(stdio_server):
     server = stdio_server("--hang-at-start")
     toolset = MCPToolset(server.info(), required=False, connection_timeout=LONG)
     warming = in_thread(toolset.warm_up)
@@ -241,7 +241,7 @@ def test_a_warm_up_that_a_close_interrupts_begins_no_attempts(stdio_server):
     assert toolset.connection.status().state == "closed"
 
 
-def test_attempts_that_two_threads_begin_at_once_are_one(monkeypatch):
+def test_two_threads_that_start_attempts_at_once_share_one(monkeypatch):
     begun: list[Any] = []
 
     def begin(factory: Any) -> tuple[Future[Any], None]:
