@@ -80,7 +80,7 @@ ALICE = {"name": "Alice", "age": 30}
 
 class NaTType(dt.datetime):
     """
-    As the missing date of pandas, which no serializer of dates can read.
+    Like the missing date of pandas, which serializers of dates cannot handle.
     """
 
     year = property(lambda _: float("nan"))  # type: ignore[assignment]
