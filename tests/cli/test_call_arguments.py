@@ -97,9 +97,11 @@ def test_arguments_that_fit_or_cannot_be_checked_are_sent_with_the_types_of_the_
     assert sent_arguments({"a": 5.0}, {"type": "string"}) == ({"a": 5.0}, [])
     # The server checks what cannot be checked here.
     for odd in ({"type": "objekt"}, {"$ref": "https://example.com/elsewhere"}):
-        check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called so")
+        check_arguments({"b": 5}, of(odd), "The tool 't' cannot be called with these arguments")
     for draft in (5, ["x"], "http://[x"):
-        check_arguments({"a": 5}, of({"type": "string"}, **{"$schema": draft}), "The tool 't' cannot be called so")
+        check_arguments(
+            {"a": 5}, of({"type": "string"}, **{"$schema": draft}), "The tool 't' cannot be called with these arguments"
+        )
 
 
 def test_null_as_the_type_means_any_type() -> None:
