@@ -25,6 +25,7 @@ from haystack.tools.errors import ToolInvocationError
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
     MCPRegistry,
+    MCPResourceToolset,
     MCPSearchableToolset,
     MCPTool,
     MCPToolset,
@@ -291,6 +292,12 @@ class TestCatalogs:
             assert search(toolset, "stars") == []
             assert search(toolset, "number1", k=1) == ["routine_1"]
             assert toolset["routine_1"].description == "Do routine number1."
+
+    def test_a_server_that_only_offers_resources_is_let_go_with_the_others(self):
+        tools, resources = MCPToolset(COUNTER, share=False), MCPResourceToolset(COUNTER, share=False)
+        with MCPSearchableToolset([tools, resources]):
+            assert [each.connection.status().state for each in (tools, resources)] == ["ready", "ready"]
+        assert [each.connection.status().state for each in (tools, resources)] == ["closed", "closed"]
 
     def test_tools_cannot_be_added_to_a_searchable_toolset(self, toolset):
         with pytest.raises(NotImplementedError, match="Add 'search_tools' to a toolset of the catalog"):

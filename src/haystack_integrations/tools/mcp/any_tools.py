@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.tool_base import ToolBase
+from haystack_integrations.tools.mcp.tool_base import Connected
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -53,16 +53,16 @@ def tool_items(tools: Any) -> list[Any]:
     return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
 
 
-def connected_items(tools: Any) -> list[ToolBase]:
+def connected_items(tools: Any) -> list[Connected]:
     """
     Find everything that has a connection to a server, including in combined toolsets.
 
     :param tools: A Tool, a Toolset, or a list of them.
-    :returns: The MCPTools and MCPToolsets.
+    :returns: The MCPTools, MCPToolsets and MCPResourceToolsets.
     """
-    found: list[ToolBase] = []
+    found: list[Connected] = []
     for item in tool_items(tools):
-        if isinstance(item, ToolBase):
+        if isinstance(item, Connected):
             found.append(item)
         elif isinstance(item, Toolset):
             found += connected_items(_parts_of(item))
@@ -75,7 +75,7 @@ def _parts_of(toolset: Toolset) -> list[Any]:
     return list(parts.values() if isinstance(parts, Mapping) else parts)
 
 
-async def warm_up_toolsets_async(toolsets: Sequence[ToolBase]) -> None:
+async def warm_up_toolsets_async(toolsets: Sequence[Connected]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
@@ -95,7 +95,7 @@ async def warm_up_toolsets_async(toolsets: Sequence[ToolBase]) -> None:
         raise MCPConnectionError(msg, operation="warm_up")
 
 
-def warm_up_toolsets(toolsets: Sequence[ToolBase]) -> None:
+def warm_up_toolsets(toolsets: Sequence[Connected]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
@@ -105,7 +105,7 @@ def warm_up_toolsets(toolsets: Sequence[ToolBase]) -> None:
     _executor().run(warm_up_toolsets_async(toolsets))
 
 
-def try_to_warm_up(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
+def try_to_warm_up(toolsets: Sequence[Connected]) -> list[BaseException | None]:
     """
     Warm up several toolsets or tools concurrently, and return the errors.
 
@@ -116,7 +116,7 @@ def try_to_warm_up(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
     return _executor().run(_outcomes(toolsets))
 
 
-async def _outcomes(toolsets: Sequence[ToolBase]) -> list[BaseException | None]:
+async def _outcomes(toolsets: Sequence[Connected]) -> list[BaseException | None]:
     return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
 
 
@@ -149,7 +149,7 @@ def warm_up_tools(tools: Any) -> None:
     if len(servers) > 1:
         warm_up_toolsets(servers)
     for item in _items_with(tools, "warm_up"):
-        if len(servers) == 1 or not isinstance(item, ToolBase):
+        if len(servers) == 1 or not isinstance(item, Connected):
             item.warm_up()
 
 
@@ -161,7 +161,7 @@ async def warm_up_tools_async(tools: Any) -> None:
     """
     await warm_up_toolsets_async(connected_items(tools))
     for item in _items_with(tools, "warm_up_async", "warm_up"):
-        if not isinstance(item, ToolBase):
+        if not isinstance(item, Connected):
             await _do_async(item, "warm_up")
 
 

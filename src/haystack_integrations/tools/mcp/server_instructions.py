@@ -75,7 +75,7 @@ def instructions_for_model(
     :returns: The text; None if no server has instructions.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
-    said = instructions_by_server(connected_items(tools))
+    said = instructions_by_server(item for item in connected_items(tools) if isinstance(item, ToolBase))
     return "\n\n".join(fenced_instructions(said, max_chars=max_chars, template=template)) or None
 
 
