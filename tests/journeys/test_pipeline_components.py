@@ -15,7 +15,7 @@ import haystack
 import pytest
 import yaml
 from haystack import Document, Pipeline
-from haystack.components.agents import Agent
+from haystack.components.agents import Agent, State
 from haystack.components.joiners import BranchJoiner
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
@@ -94,6 +94,29 @@ def test_a_pipeline_loop_with_a_tool_caller_gives_the_answer_of_an_agent(run) ->
     assert [of_loop[number] for number in same] == [of_agent[number] for number in same]
     # Only the error for an unknown tool differs: ours does not list all tools.
     assert of_loop[unknown].tool_call_results[0].error
+
+
+def test_a_state_that_is_connected_back_lasts_for_all_turns_of_a_loop(run) -> None:
+    llm = ScriptedChatGenerator([calls(("add", {"a": 5, "b": 3})), calls(("add", {"b": 1})), say("9")])
+    with MCPToolset(
+        COUNTER,
+        inputs_from_state={"add": {"sum": "a"}},
+        outputs_to_state={"add": {"sum": {"source": "result"}}},
+    ) as toolset:
+        caller = MCPToolCaller(toolset, state_schema={"sum": {"type": int}})
+        result = run(
+            {"turn": BranchJoiner(list[ChatMessage]), "llm": llm, "caller": caller, "kept": BranchJoiner(State)},
+            [
+                ("turn", "llm.messages"),
+                ("turn", "caller.history"),
+                ("llm.replies", "caller.messages"),
+                ("caller.messages", "turn"),
+                ("caller.state", "kept"),
+                ("kept", "caller.state"),
+            ],
+            {"turn": {"value": [ChatMessage.from_user("go")]}},
+        )
+    assert (result["caller"]["sum"], result["caller"]["replies"][0].text) == (9, "9")
 
 
 @pytest.mark.skipif(not hasattr(Pipeline, "close"), reason="pipelines of Haystack 2 cannot be closed")
