@@ -91,8 +91,8 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
         known = [number for number, each in enumerate(sources) if each.server_info == tool.server_info]
         if not known:
             sources.append(tool)
-        elif sources[known[0]].snapshot is None:
-            sources[known[0]] = tool  # this one may have a snapshot
+        elif sources[known[0]].snapshot is None and tool.snapshot is not None:
+            sources[known[0]] = tool
     said: dict[str, str | None] = {}
     for source in sources:
         said[_unused(source._known_name(), said)] = source._guarded_instructions()
