@@ -90,6 +90,17 @@ class TestToolSelection:
                 with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
                     toolset[name]
 
+    def test_why_a_tool_is_left_out_is_said_by_each_of_its_names(self):
+        overrides = {"drop": ToolOverride(name="throw")}
+        selection = ToolSelection(exclude_tools=["d*"])
+        server = ForeignServer(*map(definition, ["list", "drop", "delete.all"]))
+        with MCPToolset(
+            server.info, tool_name_prefix="p", tool_selection=selection, tool_overrides=overrides
+        ) as toolset:
+            for name in ("drop", "throw", "delete.all", "p_delete_all"):
+                with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `exclude_tools`"):
+                    toolset[name]
+
     def test_the_name_of_a_tool_cannot_forge_a_line_of_the_log(self, caplog):
         caplog.set_level(logging.DEBUG)
         name = "look\nERROR root: forged\x1b[2K"

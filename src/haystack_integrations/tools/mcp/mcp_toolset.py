@@ -717,7 +717,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return found
 
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
-        left_out = [self._left_out[name] for name in wanted if name in self._left_out]
+        names = self._assign_names(self._left_out)
+        left_out = [reason for tool, reason in self._left_out.items() if tool in wanted or names[tool] in wanted]
         if self._absence is not None:
             why = f": its server cannot be reached. {self._absence}"
         elif not self._generation and self._guard is None:
