@@ -30,6 +30,7 @@ from haystack_integrations.tools.mcp import (
     MCPRegistry,
     MCPToolNotFoundError,
     MCPToolset,
+    MCPToolSnapshot,
     SSEServerInfo,
     StdioServerInfo,
     StreamableHttpServerInfo,
@@ -343,6 +344,17 @@ def test_an_open_session_of_a_server_that_hangs_is_not_healthy(stdio_server):
         assert (found.ok, found.error) == (False, "no answer within 0.2 seconds")
         hung.thaw()
         assert registry.health_check().ok
+
+
+def test_an_open_session_of_a_server_unlike_its_snapshot_is_not_healthy(open_registry):
+    changing = server("search")
+    with MCPToolset(changing.info) as toolset:
+        snapshot = MCPToolSnapshot.capture(toolset)
+    registry = open_registry({"a": MCPToolset(changing.info, snapshot=snapshot)}, ToolConfig("x", ["a"]))
+    assert registry.health_check().ok
+    changing.tools.append(definition("wipe"))
+    [found] = registry.health_check()["x"].providers
+    assert not found.ok and "'wipe' (added)" in (found.error or "")
 
 
 def test_an_agent_with_an_alias_is_stored_with_its_providers():

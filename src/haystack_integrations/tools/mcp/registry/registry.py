@@ -170,11 +170,11 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
     error: str | None = None
     try:
         async with asyncio.timeout(timeout):
-            if member._is_warm():
+            if member.snapshot is not None:
+                await member.refresh_async()  # warming up would not connect, or compare what the server has now
+            elif member._is_warm():
                 # An open session says little about a server that may hang.
                 await member.connection.list_tools_async()
-            elif member.snapshot is not None:
-                await member.refresh_async()  # warming up would not connect
             else:
                 await member.warm_up_async()
                 error = None if member._absence is None else str(member._absence)
