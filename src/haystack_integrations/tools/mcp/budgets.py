@@ -184,6 +184,10 @@ class MCPCallBudget:
             raise MCPBudgetExceededError(msg)
         raise MCPCallRefusedError(REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit), tool_name)
 
+    def _give_back(self, tool_name: str) -> None:
+        with self._lock:
+            self._made[tool_name] -= 1
+
 
 # The budgets of the blocks in which this code runs, outermost first.
 call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
@@ -197,9 +201,16 @@ def admit_call(tool_name: str, *, is_mcp_tool: bool = True) -> None:
     :param is_mcp_tool: Whether it is a tool of a server. Other tools count only in budgets that name them.
     :raises MCPCallRefusedError: If a budget is used up.
     """
+    admitted: list[MCPCallBudget] = []
     for budget in call_budgets.get():
         if is_mcp_tool if budget._tools is None else tool_name in budget._tools:
-            budget._admit(tool_name)
+            try:
+                budget._admit(tool_name)
+            except (MCPBudgetExceededError, MCPCallRefusedError):
+                for outer in admitted:
+                    outer._give_back(tool_name)
+                raise
+            admitted.append(budget)
 
 
 @contextmanager
