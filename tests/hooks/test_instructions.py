@@ -77,6 +77,8 @@ class TestFence:
             assert len(text) < 4500
             assert "[… 9000 more characters]" in instructions_for_model(toolset, max_chars=5)
             assert instructions_for_model([*toolset]) == text
+            assert instructions_for_model(MCPSearchableToolset([toolset])) == text
+            assert instructions_for_model(MCPSearchableToolset(toolset)) == text
             # Another one of the same server, which is not warm yet.
             assert instructions_for_model([toolset, MCPToolset(toolset.server_info)]) == text
             with pytest.raises(MCPConfigurationError, match="instructions_for_model: `max_chars`"):

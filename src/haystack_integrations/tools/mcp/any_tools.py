@@ -71,8 +71,9 @@ def connected_items(tools: Any) -> list[Connected]:
 
 def _parts_of(toolset: Toolset) -> list[Any]:
     # The parts are toolsets or tools. Haystack 3 cannot warm up or close a combined toolset as a whole.
-    parts: Any = getattr(toolset, "toolsets", None) or getattr(toolset, "tools", ())
-    return list(parts.values() if isinstance(parts, Mapping) else parts)
+    combined: Any = getattr(toolset, "toolsets", None) or getattr(toolset, "catalog", None)
+    parts = combined or getattr(toolset, "tools", ())
+    return tool_items(parts.values() if isinstance(parts, Mapping) else parts)
 
 
 async def warm_up_toolsets_async(toolsets: Sequence[Connected]) -> None:
