@@ -7,6 +7,7 @@
 """
 
 import asyncio
+import pickle
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -137,6 +138,8 @@ class TestBudget:
         [refusal] = results_of(run(loaded))
         assert "the limit of 0 calls of this tool is reached" in refusal.result
         loaded.close()
+        hook = package.MCPCallBudgetHook(**parameters)
+        assert pickle.loads(pickle.dumps(hook)).to_dict() == hook.to_dict()  # noqa: S301
 
     def test_the_hooks_of_an_alias_ignore_other_tools_and_run_before_those_of_the_agent(self):
         inprocess.calls.clear()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Final, Self
 from weakref import WeakKeyDictionary
 
@@ -200,6 +201,12 @@ class MCPCallBudgetHook:
         """
         loaded: Self = default_from_dict(cls, data)
         return loaded
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """
+        Pickle the parameters, without the runs of this process.
+        """
+        return partial(type(self), **own_parameters(self, MCPCallBudgetHook)), ()
 
 
 def _refusals(message: ChatMessage, kept: list[ToolCall], refused: list[tuple[ToolCall, str]]) -> list[ChatMessage]:
