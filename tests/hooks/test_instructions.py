@@ -127,6 +127,16 @@ class TestInDescriptions:
             assert sum("Search first." in spec["description"] for spec in turn.tool_specs) == 1
             assert all(len(spec["description"]) <= 1024 for spec in turn.tool_specs)
 
+    @pytest.mark.parametrize("prefix", ["never", "always"])
+    def test_instructions_stay_in_the_description_while_no_session_is_open(self, server, prefix):
+        provider = MCPToolset(server.info, tool_options=ToolOptions(include_instructions=True))
+        tools = MCPRegistry({"a": provider}, [ToolConfig("x", ["a"], prefix=prefix)]).toolset("x")
+        tools.warm_up()
+        before = [tool.description for tool in tools]
+        assert len(self.with_text(tools)) == 1
+        tools.close()
+        assert [tool.description for tool in tools] == before
+
     def test_a_tool_is_the_same_with_or_without_instructions(self, server):
         with MCPToolset(server.info, tool_options=ToolOptions(include_instructions=True)) as toolset:
             [carrier] = [tool for tool in toolset if self.with_text([tool])]

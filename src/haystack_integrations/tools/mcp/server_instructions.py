@@ -120,9 +120,11 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
             offers.setdefault(tool._toolset, {})[place] = tool
     for toolset, offered in offers.items():
         said = toolset._guarded_instructions()
-        if not said:
-            continue
         place, carrier = min(offered.items(), key=lambda offer: len(offer[1].description))
+        if not said:
+            if not toolset._connection.is_ready:  # after a loss, a run goes on with the descriptions that it had
+                shown[place] = (carrier._original or carrier)._copies.get((carrier.name, True), carrier)
+            continue
         room = _LONGEST_DESCRIPTION - len(carrier.description) - len(_fenced(toolset, ".", 1)) - _REMARK
         if room < _FEWEST:
             _warn_of_descriptions(toolset._known_name())
