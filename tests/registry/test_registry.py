@@ -394,10 +394,10 @@ def test_a_toolset_is_copied_as_itself_and_pickled_as_its_configuration():
     assert pickle.loads(pickle.dumps(toolset)).to_dict() == toolset.to_dict()  # noqa: S301
 
 
-def test_an_alias_without_a_timeout_gives_up_a_silent_server_like_a_toolset():
+def test_an_alias_without_a_timeout_has_no_silence_limit_either():
     own = MCPToolset(StdioServerInfo("x"), call_options=CallOptions(read_timeout=7))
     configs = [ToolConfig("free", ["plain", "own"]), ToolConfig("limited", ["plain"], timeout_sec=5)]
     registry = MCPRegistry({"plain": StdioServerInfo("x"), "own": own}, configs)
     free, limited = registry.toolset("free").toolsets, registry.toolset("limited").toolsets
-    assert (free["plain"].call_options.read_timeout, free["plain"].invocation_timeout) == (300, None)
+    assert (free["plain"].call_options.read_timeout, free["plain"].invocation_timeout) == (None, None)
     assert (free["own"].call_options.read_timeout, limited["plain"].call_options.read_timeout) == (7, 300)

@@ -26,6 +26,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
+from haystack_integrations.tools.mcp.connection.limits import CallOptions
 from haystack_integrations.tools.mcp.convert.server_texts import html_table
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices, prefix_of, provider_safe_name
 from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToolNotFoundError
@@ -73,8 +74,8 @@ class ToolConfig(Options):
         tool of one server only. `[]` allows no tools. Default: all tools of the providers.
     :param max_tool_call_turns: The maximum number of turns with tool calls in one run, at least 1. A turn is one reply
         of the model that calls tools, no matter how many. Default: 5.
-    :param timeout_sec: Time limit of one call, in seconds. Default: no limit except for silence (`read_timeout` of
-        CallOptions), or the limits of a provider that is an MCPToolset.
+    :param timeout_sec: Time limit of one call, in seconds. Default: no limit, or the limit of a provider that is an
+        MCPToolset.
     :param prefix: When to prefix the names of tools with the name of their provider: "never" (default; it is an error
         if two providers have a tool of the same name), "on_conflict" (only for tools that would cause this error) or
         "always".
@@ -309,6 +310,8 @@ class MCPAliasToolset(Compound, LiveToolset):
         provider = self._providers[name]
         # A plain server info has no limits, so `timeout_sec=None` means that calls have no time limit.
         parameters: dict[str, Any] = {"server_info": provider, "invocation_timeout": None}
+        if self._config.timeout_sec is None:
+            parameters["call_options"] = CallOptions(read_timeout=None)
         if isinstance(provider, MCPToolset):
             parameters = {**provider._init_parameters(), "eager_connect": False}
         if self._config.timeout_sec is not None:
