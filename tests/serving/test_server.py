@@ -124,6 +124,12 @@ async def test_clients_get_the_highest_version():
         assert await said() == "Some Tea"
 
 
+def test_a_name_with_a_dot_is_warned_of_because_claude_refuses_all_tools_then(caplog):
+    create_mcp_server("shop", tools=[_tool("tea.brew"), _tool("sell")], options={"sell": {"name": "tea_sell"}})
+    [warned] = [record.message for record in caplog.records if record.levelname == "WARNING"]
+    assert "'tea.brew' has a dot" in warned and "ServeOptions(name=...)" in warned
+
+
 @rows("name", "My Pipeline", "x" * 65, "", "größe", "a/b", "a\n")
 def test_names_that_no_client_accepts_are_refused(name: str):
     tool = _tool("x")

@@ -462,6 +462,11 @@ class ServedTool(Tool):
         :raises ValueError: If clients cannot call it.
         """
         check_name("`ServeOptions(name=...)`" if options.name else f"`{kind}`", options.name or name)
+        if "." in (options.name or name):
+            logger.warning(
+                "The name '{tool}' has a dot: Claude refuses all tools of a server then. Set `ServeOptions(name=...)`",
+                tool=options.name or name,
+            )
         if options.outputs is not None and kind == "tools":
             msg = (
                 f"`outputs` cannot be chosen for tool '{name}', only for pipelines and agents. Serve a function that "
