@@ -71,7 +71,13 @@ def test_credentials_are_sent_only_to_the_configured_issuer(server: OAuthServer,
     server.tamper = lambda path, body: JSONResponse(moved) if path == RESOURCE else None
     text = failure(info(server.url, client_id="me", issuer=server.origin))
     assert f"leads to {other.origin}, which is not the configured issuer {server.origin}" in text
-    assert other.paths == []
+    assert all(path.startswith("/.well-known/") for path in other.paths)
+    # Its metadata may claim to be those of the issuer, which is asked itself.
+    claimed = {"issuer": server.origin, "token_endpoint": f"{other.origin}/token"}
+    other.tamper = lambda path, body: JSONResponse(claimed) if path.startswith("/.well-known/") else None
+    with MCPConnection(info(server.url, issuer=server.origin)) as connection:
+        assert said(connection) == "alice"
+    assert all(path.startswith("/.well-known/") for path in other.paths)
 
 
 # The metadata service of a cloud, and loopback, in all their spellings.

@@ -292,6 +292,28 @@ async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
         await server.login().log_in(httpx2.Response(401), None)
 
 
+async def test_the_metadata_of_an_advertised_issuer_may_name_the_configured_one() -> None:
+    # As at Salesforce. The configured issuer's own metadata count.
+    login, advertised = "https://login.salesforce.test", "https://api.salesforce.test/mcp/reads"
+    server = DeployedServer(login, advertised=advertised, at="/.well-known/openid-configuration")
+    serve = server.__call__
+
+    def copied(request: httpx2.Request) -> httpx2.Response:
+        is_copy = request.url.path == "/.well-known/oauth-authorization-server/mcp/reads"
+        copy = {**server.metadata, "token_endpoint": advertised}
+        return httpx2.Response(200, json=copy) if is_copy else serve(request)
+
+    def client() -> httpx2.AsyncClient:
+        return httpx2.AsyncClient(transport=httpx2.MockTransport(copied))
+
+    strict, trusting = server.login(**PERSON), server.login(**PERSON, issuer=login)
+    strict.clients = trusting.clients = client
+    with pytest.raises(MCPAuthorizationError, match=rf"issuer mismatch: they are for {login}; .*set `issuer` to it"):
+        await server.use(strict)
+    assert (await server.use(trusting)).text == "welcome"
+    assert [request.url.host for request in server.asked("/token")] == ["tokens.login.salesforce.test"]
+
+
 async def test_a_login_at_google_requests_a_refresh_token_in_googles_way() -> None:
     server = DeployedServer(
         "https://accounts.google.com",

@@ -244,11 +244,22 @@ class Discovery:
         """
         resource = await self._find_resource(challenge.metadata_url)
         advertised = resource.authorization_servers if resource is not None else []
-        if self.issuer is not None and advertised and not any(same_issuer(each, self.issuer) for each in advertised):
-            shown = ", ".join(advertised)
-            msg = f"the MCP server leads to {shown}, which is not the configured issuer {self.issuer}"
-            raise MCPAuthorizationError(msg)
+        if self.issuer is not None and advertised:
+            # Metadata there may name the configured issuer, as Salesforce's do.
+            leads_to = advertised
+            if not any(same_issuer(each, self.issuer) for each in leads_to):
+                leads_to = await self._named_by(advertised[0])
+            if not any(same_issuer(each, self.issuer) for each in leads_to):
+                shown = ", ".join(advertised)
+                msg = f"the MCP server leads to {shown}, which is not the configured issuer {self.issuer}"
+                raise MCPAuthorizationError(msg)
         return await self.find_server(self.issuer or next(iter(advertised), None), resource)
+
+    async def _named_by(self, issuer: str) -> list[str]:
+        urls = build_oauth_authorization_server_metadata_discovery_urls(issuer, self.server_url)
+        step = "reading the metadata of the authorization server"
+        found = [await self._read(url, ServerMetadata, step) for url in urls]
+        return [server.issuer for server in found if server is not None]
 
     async def find_server(self, issuer: str | None, resource: ResourceMetadata | None = None) -> Discovered:
         """
@@ -270,7 +281,7 @@ class Discovery:
             is_named = any(same_issuer(server.issuer, each) for each in (expected, urljoin(expected, "/")))
             if is_named or is_one_of_tenants(expected, server.issuer):
                 return Discovered(server, resource)
-            self._note(url, f"issuer mismatch: they are for {server.issuer}")
+            self._note(url, f"issuer mismatch: they are for {server.issuer}; if that is right, set `issuer` to it")
             named = named or server.issuer
         if issuer is None and named is not None:  # the MCP server has a copy of the metadata, as at Atlassian
             return await self.find_server(named, resource)
