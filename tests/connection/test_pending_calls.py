@@ -159,6 +159,20 @@ def test_interceptors_see_both_parts_of_a_call_and_their_additions_are_not_store
     assert seen == [call.arguments] * 2 == [{"drink": "tea"}] * 2
 
 
+def test_an_interceptor_does_not_begin_a_call_again_that_became_a_task(patient_stdio_server):
+    def repeating(call: MCPToolCall, call_next: Callable[[MCPToolCall], Any]) -> Any:
+        try:
+            return call_next(call)
+        except MCPInvocationError:
+            return call_next(call)
+
+    server = patient_stdio_server()
+    with MCPConnection(server.info(), interceptors=[repeating]) as connection:
+        with pytest.raises(MCPOutcomeUnknownError, match="would have sent the call again"):
+            connection.begin_call("bake", {"seconds": 0.01})
+    assert server.requests("tools/call") == ["tools/call"]
+
+
 def test_a_call_is_continued_only_at_its_own_server_and_never_started_again(patient_stdio_server):
     server = patient_stdio_server()
     with MCPConnection(server.info(), handlers=LATER) as connection:

@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult
 from haystack_integrations.tools.mcp.errors import (
+    MCPCallPendingError,
     MCPCallTimeoutError,
     MCPInvocationError,
     MCPOutcomeUnknownError,
@@ -390,6 +391,8 @@ class InterceptedCall:
             result = await asyncio.create_task(context.run(self._send, request), context=context)
             is_known = self._is_answered = True
             return result
+        except MCPCallPendingError:
+            raise
         except MCPInvocationError as error:
             outcome = outcome_of(error)
             if was_unanswered and outcome == "did_not_run":  # which is said of this sending only
