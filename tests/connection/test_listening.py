@@ -339,3 +339,17 @@ def test_a_server_that_announces_changes_all_the_time_is_listed_with_pauses():
         toolset["flood"].call()
         listings = requests.count("@tools/list") - listed
         assert 1 <= listings <= (time.monotonic() - began) / 0.2 + 2
+
+
+def test_a_further_function_does_not_wake_what_still_listens_in_the_loop_before():
+    listeners = listening.Listening("a server")
+
+    async def listen() -> listening.ChangeListener:
+        return listeners.listen_in(SimpleNamespace(), is_first=True, on_gap=bool)
+
+    async def add() -> None:
+        listeners.add(Watcher(WantedChanges(lists=frozenset({"tools"})), print))
+
+    listener = in_thread(asyncio.run, listen()).result(LIMIT)
+    in_thread(asyncio.run, add()).result(LIMIT)
+    assert not listener.waking.is_set()

@@ -201,7 +201,8 @@ class Listening:
         self._wake()
 
     def _wake(self) -> None:
-        if self.listener is not None:
+        # While the executor is shut down, there may be a new loop already.
+        if self.listener is not None and self.listener.loop is asyncio.get_running_loop():
             self.listener.waking.set()
 
     def wanted(self) -> WantedChanges:
@@ -265,6 +266,7 @@ class ChangeListener:
         self._on_gap = on_gap
         # Set when other changes are wanted, or a stream has ended.
         self.waking: asyncio.Event = asyncio.Event()
+        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         # The changes that the server reports, and why it does not report those of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
