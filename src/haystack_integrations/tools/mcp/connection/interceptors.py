@@ -383,7 +383,6 @@ class InterceptedCall:
         if changes:
             changed = dataclasses.replace(current_context.get() or MCPRequestContext(), **changes)
             context.run(current_context.set, changed)
-        was_unanswered = call.name in self._unanswered
         self._under_way.append(call)
         is_known = self._is_answered = False
         try:
@@ -395,7 +394,7 @@ class InterceptedCall:
             raise
         except MCPInvocationError as error:
             outcome = outcome_of(error)
-            if was_unanswered and outcome == "did_not_run":  # which is said of this sending only
+            if call.name in self._unanswered and outcome == "did_not_run":  # which is said of this sending only
                 kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
                 raise self._error(str(error.__cause__ or error), kind) from error
             is_known = outcome != "may_have_run"
