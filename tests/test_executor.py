@@ -132,7 +132,7 @@ class TestRunAndRunAsync:
     def test_run_and_run_async_wait_longer_for_coroutines_with_their_own_limit_while_the_loop_runs(
         self, run, monkeypatch
     ):
-        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 2)
+        monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE_TIMEOUT", 2)
         assert run(asyncio.sleep(3, "done"), timeout=0.01, has_limit=True) == "done"
 
 

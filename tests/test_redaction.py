@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
     redaction,
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import redacted_result
-from haystack_integrations.tools.mcp.redaction import LONGEST_TEXT, Redactor, redact_text, redact_url
+from haystack_integrations.tools.mcp.redaction import MAX_TEXT_LENGTH, Redactor, redact_text, redact_url
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 from tests.support.rows import rows
 from tests.transports.test_server_info import CarrierPigeonInfo
@@ -237,7 +237,7 @@ class TestSecretsOfCalls:
             assert redactor.secrets == {SECRET, *self.VALUES}
 
     def test_secrets_of_calls_are_remembered_until_enough_newer_ones_replace_them(self, monkeypatch):
-        monkeypatch.setattr(redaction, "MOST_CALL_SECRETS", 3)
+        monkeypatch.setattr(redaction, "MAX_CALL_SECRETS", 3)
         redactor = Redactor([SECRET])
         redactor.remember(["of an early call", "of every call"])
         for number in range(2):
@@ -250,8 +250,8 @@ class TestLargeTexts:
     def test_large_texts_keep_their_ends_but_no_part_of_a_secret_at_the_cut(self):
         secret = "".join(f"<{number}>" for number in range(400))
         redactor = Redactor([secret])
-        for place in range(0, LONGEST_TEXT, 97):
-            text = f"begin{'.' * place}{secret}{'.' * (3 * LONGEST_TEXT - place)}{secret}{'.' * place}end"
+        for place in range(0, MAX_TEXT_LENGTH, 97):
+            text = f"begin{'.' * place}{secret}{'.' * (3 * MAX_TEXT_LENGTH - place)}{secret}{'.' * place}end"
             redacted = redactor.text(text)
             assert not re.search(r"<\d+>", redacted)
             assert redacted.startswith("begin") and redacted.endswith("end")
@@ -260,11 +260,11 @@ class TestLargeTexts:
 
     @rows("data", ["x"] * 10_000, ["x" * 9_000] * 10)
     def test_large_texts_are_left_out_of_an_error_and_its_data(self, data):
-        error = MCPInvocationError('"\\\n' * LONGEST_TEXT, "tool", {"argument": data}, data={"texts": data})
+        error = MCPInvocationError('"\\\n' * MAX_TEXT_LENGTH, "tool", {"argument": data}, data={"texts": data})
         assert Redactor(["secret-value"]).error(error) is error
         assert error.data == "*** (left out, because it is too large)"
         assert error.tool_args == {"argument": data}
-        assert len(error.message) <= LONGEST_TEXT
+        assert len(error.message) <= MAX_TEXT_LENGTH
 
 
 def test_a_secret_that_equals_a_word_of_the_protocol_does_not_break_errors_of_tools():

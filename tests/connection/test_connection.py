@@ -65,7 +65,7 @@ def test_a_timeout_reports_a_blocked_event_loop(monkeypatch):
         go_on.wait(LIMIT)
         return "done"
 
-    monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE", 0.1)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.executor._PULSE_TIMEOUT", 0.1)
     connection = MCPConnection(InProcessServerInfo(server), connection_timeout=1, invocation_timeout=0.5)
     connection.open()
     with pytest.raises(MCPTimeoutError, match=r"event loop is blocked\)\. The tool may have run"):

@@ -201,7 +201,7 @@ def test_an_identity_that_cannot_be_sent_fails_the_call_without_being_quoted(
 
 
 def test_many_identities_in_a_row_leave_no_sessions_on_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identities, "MOST_IDLE", 5)
+    monkeypatch.setattr(identities, "MAX_IDLE_SESSIONS", 5)
     with IdentityServer(handshake=True) as server, contextlib.closing(MCPConnection(info_of(server))) as connection:
         # Use the last five again, so that they are closed for their age.
         for numbers, idle_limit in ((range(40), LIMIT), (range(35, 40), 0.1)):
@@ -225,7 +225,7 @@ def test_closing_ends_calls_that_wait_to_learn_whether_the_server_has_sessions()
         connection = MCPConnection(StreamableHttpServerInfo(f"http://127.0.0.1:{silent.getsockname()[1]}/mcp"))
         calls = [in_thread(call, name) for name in ("alice", "bob")]
         sessions = wait_until(lambda: connection._server_sessions, "the first call")
-        wait_until(lambda: sessions._finding_out._waiters, "the second, which waits for it")
+        wait_until(lambda: sessions._statelessness_lock._waiters, "the second, which waits for it")
         connection.close()
         for each in calls:
             each.result(LIMIT)

@@ -67,7 +67,7 @@ def wait_for_listing(toolset: MCPToolset, name: str, *, is_there: bool = True) -
     """Wait until a listing in the background has, or no longer has, a certain tool."""
 
     def is_known() -> bool:
-        fetched = toolset._fetched
+        fetched = toolset._unpublished
         return fetched is not None and (name in [tool.name for tool in fetched]) is is_there
 
     wait_until(is_known, "the tools are listed again")
@@ -281,11 +281,11 @@ async def test_a_new_subscription_waits_for_the_end_of_the_previous_one():
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
     client = {"listens": False, "subscribe_resource": subscribe, "unsubscribe_resource": unsubscribe}
     async with listening_in(watcher, **client) as listener:
-        await listener.served(NOTE)
+        await listener.wait_until_served(NOTE)
         listener._listening.remove(watcher)
-        await wait_until_async(lambda: listener._ending, "the end of the subscription")
+        await wait_until_async(lambda: listener._unsubscribing, "the end of the subscription")
         listener._listening.add(watcher)
-        again = asyncio.create_task(listener.served(NOTE))
+        again = asyncio.create_task(listener.wait_until_served(NOTE))
         await asyncio.sleep(0)
         may_end.set()
         await asyncio.wait_for(again, LIMIT)
@@ -301,7 +301,7 @@ async def test_all_who_wait_for_a_subscription_are_told_that_it_failed(is_refuse
 
     watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), print)
     async with listening_in(watcher, listens=True, listen=listen) as listener:
-        waiting = [asyncio.create_task(listener.served(NOTE)) for _ in range(2)]
+        waiting = [asyncio.create_task(listener.wait_until_served(NOTE)) for _ in range(2)]
         await asyncio.wait(waiting, timeout=LIMIT if is_refused else 0.01)
     errors = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), LIMIT)
     assert [said in str(error) for error in errors] == [True, True]
@@ -352,4 +352,4 @@ def test_a_further_function_does_not_wake_what_still_listens_in_the_loop_before(
 
     listener = in_thread(asyncio.run, listen()).result(LIMIT)
     in_thread(asyncio.run, add()).result(LIMIT)
-    assert not listener.waking.is_set()
+    assert not listener.wake_event.is_set()

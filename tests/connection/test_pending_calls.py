@@ -197,7 +197,7 @@ def test_a_function_that_stores_calls_may_fail_or_hang(patient_stdio_server, cap
         await asyncio.Event().wait()
 
     info = patient_stdio_server().info()
-    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.tool_call._KEEP_TIMEOUT", 0.1)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.connection.tool_call._STORE_TIMEOUT", 0.1)
     for keep, said in ((fail, "The handler `pending_calls` for stdio server"), (hang, "failed: TimeoutError")):
         with MCPConnection(info, handlers=MCPHandlers(elicitation=answer_later, pending_calls=keep)) as connection:
             stored(connection.begin_call("order", {"drink": "tea"}))

@@ -67,7 +67,7 @@ def hang():
             return f"{type(error).__name__}: {error}"
 
     sys.meta_path.insert(0, Hanging())
-    concurrency._LONGEST_IMPORT = 0.1
+    concurrency._IMPORT_TIMEOUT = 0.1
     tool = MCPTool("pid", server_info)
     failures = [failure_of(each) for each in (tool.warm_up, tool.invoke, lambda: asyncio.run(tool.invoke_async()))]
     if not (child := os.fork()):

@@ -137,7 +137,7 @@ def test_tools_are_listed_again_by_a_warm_up_only_after_their_time_to_live():
     kept = Kept(AN_HOUR)
     with MCPToolset(kept.info) as toolset:
         wait_until(
-            lambda: kept.asked("tools/list") == 2 and not toolset._is_due,
+            lambda: kept.asked("tools/list") == 2 and not toolset._needs_listing,
             "they are listed once more when listening begins, and taken over",
         )
         for _ in range(3):
@@ -154,7 +154,7 @@ def test_another_toolset_of_the_session_does_not_get_an_outdated_list():
     kept = Kept(0)
     with MCPToolset(kept.info) as toolset:
         toolset["offer"].invoke(name="extra")
-        wait_until(lambda: toolset._fetched is not None, "the tools are listed again")
+        wait_until(lambda: toolset._unpublished is not None, "the tools are listed again")
         with MCPToolset(kept.info) as other:
             assert "extra" in other
             assert other.connection.status().sessions == 1

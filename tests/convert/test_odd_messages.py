@@ -9,7 +9,7 @@ import pytest
 from mcp.types import methods
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.convert.odd_messages import is_plain, mend_params, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import is_plain, repair_params, repair_result
 from tests.support.rows import rows
 
 OLD, NEW = "2025-06-18", "2026-07-28"
@@ -27,7 +27,7 @@ def unsupported(block: Any) -> str:
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
     """Return the repaired result as the SDK parses it."""
     before = copy.deepcopy(result)
-    read = mend_result(method, version, result).result
+    read = repair_result(method, version, result).result
     assert result == before
     model: Any = methods.MONOLITH_RESULTS[method]
     parsed = TypeAdapter(model).validate_python(read, by_name=False)
@@ -86,13 +86,13 @@ def test_structured_content_becomes_an_object_if_required_and_null_is_a_value_if
     for version, value, read in (OLD, [], {}), (OLD, [1], [1]), (NEW, [], []), (NEW, "a", "a"):
         assert mended("tools/call", version, {"content": [], "structuredContent": value})["structuredContent"] == read
     null = {"content": [], "structuredContent": None}
-    read = [mend_result("tools/call", version, null).result for version in (OLD, NEW)]
+    read = [repair_result("tools/call", version, null).result for version in (OLD, NEW)]
     assert ["structuredContent" in each for each in read] == [False, True]
 
 
 def test_only_the_odd_blocks_of_a_result_change() -> None:
     odd = {**TEXT, "annotations": []}
-    read = mend_result("tools/call", OLD, {"content": [TEXT, odd] * 50, "isError": None}).result
+    read = repair_result("tools/call", OLD, {"content": [TEXT, odd] * 50, "isError": None}).result
     assert read == {"content": [TEXT, {**TEXT, "annotations": {}}] * 50, "isError": False}
 
 
@@ -168,4 +168,4 @@ URL = {"mode": "url", "message": "m", "url": "https://example.com", "elicitation
     ("elicitation/create", {"message": 5}, {"message": 5}),
 )
 def test_odd_parameters_of_requests_and_notifications_are_repaired(method: str, params: Any, expected: Any) -> None:
-    assert mend_params(method, params) == expected
+    assert repair_params(method, params) == expected

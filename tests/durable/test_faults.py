@@ -89,7 +89,7 @@ def ended(worker: int) -> int:
 def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run_is_reopened(
     journal, server, monkeypatch
 ):
-    monkeypatch.setattr(run.OpenRun, "beat", lambda _self: None)
+    monkeypatch.setattr(run.OpenRun, "renew_lease", lambda _self: None)
     with MCPToolset(server.info) as tools:
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"), journal.run("run"):
             clock = store.boot_clock
@@ -145,7 +145,7 @@ def test_a_run_ends_with_the_reason_if_the_database_always_refuses_a_result(jour
 
 def limit_pages(journal: RunJournal, more: int) -> None:
     """Limit the growth of the database to this number of pages."""
-    with journal._store._connected().connect() as connection:
+    with journal._store._engine_in_use().connect() as connection:
         pages = connection.execute(sql.text("PRAGMA page_count")).scalar()
         connection.execute(sql.text(f"PRAGMA max_page_count = {pages + more}"))
 

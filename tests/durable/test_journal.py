@@ -372,7 +372,7 @@ def test_a_worker_that_was_stalled_while_it_leased_a_run_sends_and_writes_nothin
         return executed
 
     monkeypatch.setattr(Store, "_execute", standing_still)
-    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.beat", lambda _self: None)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.durable.run.OpenRun.renew_lease", lambda _self: None)
     with slow.run("run"):
         with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"):
             tools["pay"].call(amount=2)

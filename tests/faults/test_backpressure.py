@@ -228,7 +228,7 @@ def test_a_server_that_fails_nine_of_ten_calls_is_left_alone_and_tried_later(
             connection.call_tool(tool, arguments)
         assert not isinstance(refused.value, MCPOutcomeUnknownError)
         assert (failing.calls if kind.is_http else len(server.calls())) == 5
-        gate = connection._server_sessions.own.gate
+        gate = connection._server_sessions.default.gate
         gate._open_until = 0.0  # the end of the pause
         with pytest.raises(MCPOutcomeUnknownError):
             connection.call_tool(tool, arguments)
@@ -339,4 +339,4 @@ def test_a_handler_may_call_the_server_although_max_in_flight_is_reached(
         with MCPConnection(info, handlers=handlers, invocation_timeout=LONG) as connection:
             for _ in range(2):  # the place was taken once and released once
                 assert text(connection.call_tool("ask_order")) == "3 red"
-            assert connection._server_sessions.own.gate._places._value == 1
+            assert connection._server_sessions.default.gate._places._value == 1

@@ -170,7 +170,7 @@ COUNTER = InProcessServerInfo("tests.servers.inprocess:server")
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mcp_toolset, "_FIRST_PAUSE", 0.05)
-    monkeypatch.setattr(mcp_toolset, "_LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(mcp_toolset, "_MAX_PAUSE", 0.2)
 
 
 @every_way
@@ -207,7 +207,7 @@ def test_the_tools_of_a_lost_server_that_does_not_come_back_are_removed(peer):
 
 
 def test_attempts_continue_for_days():
-    assert 30 <= back_off(10_000, base=1.0, longest=60.0) <= 60
+    assert 30 <= back_off(10_000, base=1.0, max_pause=60.0) <= 60
 
 
 def test_closing_ends_the_attempts_to_reach_a_server(peer):

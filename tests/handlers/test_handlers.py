@@ -359,7 +359,7 @@ class TestLogging:
         assert "has no calls that are left open; questions are cancelled" in caplog.text
 
     async def test_a_failing_log_handler_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):
-        monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MOST_WAITING", 2)
+        monkeypatch.setattr("haystack_integrations.tools.mcp.handlers.calling._MAX_QUEUED", 2)
         go_on, got = asyncio.Event(), []
 
         async def log(params: types.LoggingMessageNotificationParams) -> None:

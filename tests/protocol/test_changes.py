@@ -96,7 +96,7 @@ async def test_changed_results_are_dropped_even_while_they_are_fetched():
     reading = asyncio.create_task(client.read_resource("memo://a"))
     await asyncio.sleep(0)
     for number in (1, 2, 3):
-        client._changed("notifications/resources/updated", {"uri": "memo://a/part"})
+        client._process_change("notifications/resources/updated", {"uri": "memo://a/part"})
         may_answer.set()
         await reading
         await client.read_resource("memo://b")
@@ -106,7 +106,7 @@ async def test_changed_results_are_dropped_even_while_they_are_fetched():
 
 
 async def test_the_least_recently_used_result_is_dropped_first(monkeypatch):
-    monkeypatch.setattr(changes, "_MOST_KEPT", 2)
+    monkeypatch.setattr(changes, "_MAX_CACHED_RESULTS", 2)
     client = ScriptedClient(lambda *_: result(ttlMs=AN_HOUR))
     for uri in "abacab":
         await client.read_resource(f"memo://{uri}")
@@ -122,7 +122,7 @@ async def test_the_least_recently_used_result_is_dropped_first(monkeypatch):
 )
 def test_notifications_become_changes(method, params, changes):
     client = ScriptedClient(lambda *_: {})
-    client._changed(method, params)
+    client._process_change(method, params)
     assert client.changes == changes
 
 
@@ -148,7 +148,7 @@ async def test_listening_begins_with_the_accepted_subscriptions_and_lasts_until_
     filters = {"promptsListChanged": True, "toolsListChanged": True, "resourceSubscriptions": ["memo://a", "memo://b"]}
     assert client.sent == [("subscriptions/listen", {"notifications": filters})]
     for _ in range(2):
-        client._changed("notifications/subscriptions/acknowledged", {"notifications": honored})
+        client._process_change("notifications/subscriptions/acknowledged", {"notifications": honored})
     assert told == [WantedChanges(frozenset(expected[0]), frozenset(expected[1]))]
     assert not listening.done()
     ending.set()

@@ -34,7 +34,7 @@ async def test_a_session_has_one_reason_for_its_end_and_a_loss_is_reported_once(
     life.state = OPEN
     for end in ends:
         life.end(*end)
-    assert (life.reason, told, life.over.is_set()) == (reason, losses, True)
+    assert (life.reason, told, life.ended_event.is_set()) == (reason, losses, True)
 
 
 async def test_a_lost_session_may_be_reopened_unless_it_ends_meanwhile_or_was_closed():
@@ -44,7 +44,7 @@ async def test_a_lost_session_may_be_reopened_unless_it_ends_meanwhile_or_was_cl
     life.opened()
     assert life.state is LOST
     life.opening()
-    assert (life.state, life.reason, life.over.is_set()) == (OPENING, None, False)
+    assert (life.state, life.reason, life.ended_event.is_set()) == (OPENING, None, False)
     life.opened()
     assert life.state is OPEN
     life.end("closed by its owner", CLOSED)

@@ -50,7 +50,7 @@ async def call(client: ScriptedClient) -> dict[str, Any]:
     def send(more: dict[str, Any]) -> Awaitable[dict[str, Any]]:
         return client._request("tools/call", more)
 
-    return await client._finished(send, await send({}))
+    return await client._complete_call(send, await send({}))
 
 
 def sent(client: ScriptedClient) -> list[dict[str, Any]]:

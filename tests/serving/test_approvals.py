@@ -146,7 +146,7 @@ async def test_a_client_that_declines_or_cannot_be_asked_rejects_the_call(era: s
 
 
 async def test_a_client_that_never_answers_does_not_block_the_call_forever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(calls_of_tools, "LONGEST_ANSWER", 0.1)
+    monkeypatch.setattr(calls_of_tools, "ANSWER_TIMEOUT", 0.1)
 
     async def never(*_: Any) -> ElicitResult:
         await asyncio.sleep(LIMIT)

@@ -289,7 +289,7 @@ async def test_a_client_that_never_answers_does_not_block_the_call_forever(tools
     async def never(*_):
         await asyncio.sleep(LIMIT)
 
-    monkeypatch.setattr(calls, "LONGEST_ANSWER", 0.1)
+    monkeypatch.setattr(calls, "ANSWER_TIMEOUT", 0.1)
     async with Client(create_mcp_server("gate", tools=[toolset]), mode="legacy", elicitation_handler=never) as client:
         for tool, arguments in (("brew", {"drink": "tea"}), ("pay", {})):
             with pytest.raises(ToolError, match="who did not reply in time"):

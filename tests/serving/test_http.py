@@ -318,7 +318,7 @@ def test_the_error_names_a_port_that_is_taken() -> None:
 async def test_clients_are_asked_to_send_requests_again_later_while_the_server_stops(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("haystack_integrations.tools.mcp.serving.call_guard._WRITING", LIMIT)
+    monkeypatch.setattr("haystack_integrations.tools.mcp.serving.call_guard._ANSWER_WRITE_TIME", LIMIT)
     server = FastMCP("Embedded")
     async with in_process(http_app(server)) as client:
         assert (await client.get("/health")).status_code == 200

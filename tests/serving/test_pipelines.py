@@ -271,8 +271,8 @@ async def test_a_cancellation_reaches_an_asynchronous_component():
 async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_call_is_alive(
     over_http: bool, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(calls, "HEARTBEAT", 0.05)
-    monkeypatch.setattr(calls, "PATIENCE", 0.05)
+    monkeypatch.setattr(calls, "HEARTBEAT_INTERVAL", 0.05)
+    monkeypatch.setattr(calls, "FIRST_REPORT_DELAY", 0.05)
     gate = Gate()
     seen: list[tuple[float, float | None, str | None]] = []
 
@@ -297,7 +297,7 @@ async def test_progress_names_each_component_in_its_order_and_shows_that_a_slow_
 async def test_a_large_result_reaches_a_client_that_asks_for_progress_over_http(
     monkeypatch: pytest.MonkeyPatch, size: int, patience: float, steps: int
 ):
-    monkeypatch.setattr(calls, "PATIENCE", patience)
+    monkeypatch.setattr(calls, "FIRST_REPORT_DELAY", patience)
     notes = Notes()
     server = create_mcp_server("shop", pipelines={"ask": chain(Shout())})
     async with reachable(server) as url, Client(url, progress_handler=notes) as client:

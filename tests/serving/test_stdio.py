@@ -101,7 +101,8 @@ watchdogs = []
 async def fail_at_the_end_of_stdin(server):
     while not watchdogs:
         await anyio.sleep(0.01)
-        watchdogs.extend(each for each in threading.enumerate() if each.name == "mcp-serving-watchdog")
+        threads = [each for each in threading.enumerate() if each.is_alive()]  # not one that is being started
+        watchdogs.extend(each for each in threads if each.name == "mcp-serving-watchdog")
     raise InterruptedError
     yield
 

@@ -30,7 +30,7 @@ from haystack.utils.auth import EnvVarSecret, TokenSecret
 
 import haystack_integrations.tools.mcp as mcp_haystack
 from haystack_integrations.tools.mcp.auth.outgoing import Outgoing
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET
+from haystack_integrations.tools.mcp.redaction import MIN_SECRET_LENGTH
 from haystack_integrations.tools.mcp.request_context import MCPRequestContext
 
 OURS = "haystack_integrations"
@@ -152,7 +152,7 @@ class SecretWatch:
 def _can_be_told(secret: str) -> bool:
     # A single word, or a string too short to be redacted, may occur in a text by chance. The path of a program is not
     # a secret, although a variable may hold it.
-    return len(secret) >= SHORTEST_SECRET and not secret.isalpha() and not Path(secret).is_absolute()
+    return len(secret) >= MIN_SECRET_LENGTH and not secret.isalpha() and not Path(secret).is_absolute()
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

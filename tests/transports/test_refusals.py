@@ -87,9 +87,9 @@ class TestFates:
         _, exchange = judged(answer(401, error("who are you?", id=None)), session=False)
         denied = failure(exchange)
         assert isinstance(denied, RefusedError) and denied.is_final
-        assert (denied.reason, denied.said) == ("the server answered with HTTP 401 Unauthorized", "who are you?")
+        assert (denied.reason, denied.server_text) == ("the server answered with HTTP 401 Unauthorized", "who are you?")
         _, exchange = judged(answer(401, ""))
-        assert failure(exchange).said == "the token or the headers of this call are missing, wrong or expired"
+        assert failure(exchange).server_text == "the token or the headers of this call are missing, wrong or expired"
 
     @rows(
         ("body", "said"),
@@ -104,9 +104,9 @@ class TestFates:
     async def test_the_text_of_the_body_is_kept_apart_from_the_reason(self, body: Any, said: str) -> None:
         _, exchange = judged(answer(403, body))
         denied = failure(exchange)
-        assert (denied.reason, denied.said) == ("the server answered with HTTP 403 Forbidden", said)
+        assert (denied.reason, denied.server_text) == ("the server answered with HTTP 403 Forbidden", said)
         _, exchange = judged(httpx2.Response(502, html="<html>Bad Gateway</html>"))
-        assert failure(exchange).said == ""
+        assert failure(exchange).server_text == ""
 
     @rows(
         ("location", "reason"),

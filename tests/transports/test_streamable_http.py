@@ -388,7 +388,7 @@ class TestListening:
             return None
 
         monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
-        monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 0)
+        monkeypatch.setattr(streamable_http, "_MAX_DOUBLINGS", 0)
         gets: list[HttpRequest] = []
         async with listening(get) as channel:
             await wait_until_async(lambda: not channel.background, "the end of the attempts")
@@ -404,7 +404,7 @@ class TestListening:
             return await stay_open(request, event(NOTE))
 
         monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
-        monkeypatch.setattr(streamable_http, "_MOST_DOUBLINGS", 1)
+        monkeypatch.setattr(streamable_http, "_MAX_DOUBLINGS", 1)
         gets: list[str | None] = []
         async with listening(get) as channel:
             began = time.monotonic()

@@ -115,7 +115,7 @@ class MCPCallBudgetHook:
         self.max_refused_turns = max_refused_turns
         self.final_message = final_message
         # An Agent has one State for each run, so concurrent runs do not mix.
-        self._runs: WeakKeyDictionary[State, Counter[str]] = WeakKeyDictionary()
+        self._turns_by_run: WeakKeyDictionary[State, Counter[str]] = WeakKeyDictionary()
 
     def run(self, state: State) -> None:
         """
@@ -130,13 +130,13 @@ class MCPCallBudgetHook:
         calls = messages[-1].tool_calls
         # The counts include calls that were confirmed, failed or succeeded so far, but not calls that a user declined.
         executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
-        counted = self._counted(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
+        counted = self._names_to_count(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
         limits = CallCounts(
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             max_calls_per_tool=self.max_calls_per_tool,
         )
-        turns = self._runs.setdefault(state, Counter())
+        turns = self._turns_by_run.setdefault(state, Counter())
         counts = Counter({name: count for name, count in executed.items() if name in counted})
         kept, refused = list[ToolCall](), list[tuple[ToolCall, str]]()
         for call in calls:
@@ -175,13 +175,13 @@ class MCPCallBudgetHook:
         """
         self.run(state)
 
-    def _counted(self, tools: list[Tool], called: set[str]) -> set[str]:
+    def _names_to_count(self, tools: list[Tool], called: set[str]) -> set[str]:
         if self.tools is not None:
             return set(self.tools)
-        of_servers = (tool for tool in tools if isinstance(tool, MCPTool))
-        own = {tool.name for tool in of_servers if self.tool_alias in (None, tool._owner._tool_alias)}
+        mcp_tools = (tool for tool in tools if isinstance(tool, MCPTool))
+        known_names = {tool.name for tool in mcp_tools if self.tool_alias in (None, tool._owner._tool_alias)}
         # Count unknown tools as well: otherwise a model that calls them could continue forever.
-        return own | (called - {tool.name for tool in tools})
+        return known_names | (called - {tool.name for tool in tools})
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -213,12 +213,12 @@ def _refusals(message: ChatMessage, kept: list[ToolCall], refused: list[tuple[To
     """
     Answer the refused calls, and leave the others pending in a separate message, which has to be the last one.
     """
-    answered = message if not kept else _with_calls(message, [call for call, _ in refused], message.text)
+    answered = message if not kept else _copy_with_calls(message, [call for call, _ in refused], message.text)
     answers = [answered, *(refusal(call, limit) for call, limit in refused)]
-    return [*answers, _with_calls(message, kept, None)] if kept else answers
+    return [*answers, _copy_with_calls(message, kept, None)] if kept else answers
 
 
-def _with_calls(message: ChatMessage, calls: list[ToolCall], text: str | None) -> ChatMessage:
+def _copy_with_calls(message: ChatMessage, calls: list[ToolCall], text: str | None) -> ChatMessage:
     return ChatMessage.from_assistant(
         text=text,
         meta=dict(message.meta),
@@ -326,8 +326,8 @@ class MCPConfirmationHook:
                     confirmation_policy=policy, confirmation_ui=self.confirmation_ui
                 )
             elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
-                own = isinstance(self.strategy, MCPConfirmationStrategy)  # it records its decisions itself
-                strategies[name] = self.strategy if own else RecordedStrategy(self.strategy)
+                is_recording = isinstance(self.strategy, MCPConfirmationStrategy)  # it records its decisions itself
+                strategies[name] = self.strategy if is_recording else RecordedStrategy(self.strategy)
         return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,7 +52,7 @@ else:
 
 _ABSENT: Final = object()
 # Placeholder for the arguments in the recorded feedback to the model.
-_ARGUMENTS: Final = "\x00"
+_ARGUMENTS_PLACEHOLDER: Final = "\x00"
 
 Ask: TypeAlias = Literal["unless_read_only", "always"]
 Override: TypeAlias = "Literal['always', 'never'] | ConfirmationPolicy"
@@ -179,7 +179,7 @@ def load_rules(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-def _recalled(question: dict[str, Any]) -> Recall | None:
+def _find_recall(question: dict[str, Any]) -> Recall | None:
     # Found by its place among the calls of the step, because on Haystack 2.31 the arguments contain State values.
     recorder = call_recorder.get()
     return None if recorder is None else recorder.recall("decision", question["tool_name"])
@@ -194,27 +194,27 @@ def _record(recall: Recall | None, question: dict[str, Any], decision: ToolExecu
     if recall is not None:
         asked, final = question["tool_params"], decision.final_tool_params or {}
         arguments = [[name] if asked.get(name, _ABSENT) == value else [name, value] for name, value in final.items()]
-        feedback = decision.feedback and decision.feedback.replace(str(final), _ARGUMENTS)
+        feedback = decision.feedback and decision.feedback.replace(str(final), _ARGUMENTS_PLACEHOLDER)
         recall.record({"execute": decision.execute, "feedback": feedback, "arguments": arguments})
     return decision
 
 
-def _recorded(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision:
+def _recorded_decision(recall: Recall, question: dict[str, Any]) -> ToolExecutionDecision:
     stored, asked = recall.result, question["tool_params"]
     final = {name: value[0] if value else asked[name] for name, *value in stored["arguments"]}
     return ToolExecutionDecision(
         tool_name=question["tool_name"],
         execute=stored["execute"],
         tool_call_id=question.get("tool_call_id"),
-        feedback=stored["feedback"] and stored["feedback"].replace(_ARGUMENTS, str(final)),
+        feedback=stored["feedback"] and stored["feedback"].replace(_ARGUMENTS_PLACEHOLDER, str(final)),
         final_tool_params=final if stored["execute"] else None,
     )
 
 
-def _decision(question: dict[str, Any], decide: Callable[..., ToolExecutionDecision]) -> ToolExecutionDecision:
-    recall = _recalled(question)
+def _decide_once(question: dict[str, Any], decide: Callable[..., ToolExecutionDecision]) -> ToolExecutionDecision:
+    recall = _find_recall(question)
     if recall is not None and recall.is_recorded:
-        return _recorded(recall, question)
+        return _recorded_decision(recall, question)
     return _record(recall, question, decide(**question))
 
 
@@ -233,7 +233,7 @@ class RecordedStrategy:
         """
         Return the decision of the strategy.
         """
-        return _decision(question, self._strategy.run)
+        return _decide_once(question, self._strategy.run)
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
@@ -241,9 +241,9 @@ class RecordedStrategy:
         """
         if not hasattr(self._strategy, "run_async"):
             return await start_in_thread(partial(self.run, **question), name="mcp-haystack-confirmation")
-        recall = _recalled(question)
+        recall = _find_recall(question)
         if recall is not None and recall.is_recorded:
-            return _recorded(recall, question)
+            return _recorded_decision(recall, question)
         decision = await self._strategy.run_async(**question)
         return await asyncio.to_thread(_record, recall, question, decision)
 
@@ -284,7 +284,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         """
         tool_name, tool_params, policy = question["tool_name"], question["tool_params"], self.confirmation_policy
         if not HAS_HOOKS:
-            question["tool_params"] = self._of_model(tool_name, tool_params)
+            question["tool_params"] = self._arguments_of_model(tool_name, tool_params)
         if not policy.should_ask(tool_name, question["tool_description"], tool_params):
             return ToolExecutionDecision(
                 tool_name=tool_name,
@@ -293,19 +293,19 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
                 final_tool_params=question["tool_params"],
             )
         answered = partial(policy.update_after_confirmation, tool_name, question["tool_description"], tool_params)
-        asking: Any = copy.copy(self)
-        asking.confirmation_policy, asking.confirmation_ui = AlwaysAskPolicy(), _PlainUI(self.confirmation_ui, answered)
-        return _decision(question, partial(BlockingConfirmationStrategy.run, asking))
+        asker: Any = copy.copy(self)
+        asker.confirmation_policy, asker.confirmation_ui = AlwaysAskPolicy(), _PlainUI(self.confirmation_ui, answered)
+        return _decide_once(question, partial(BlockingConfirmationStrategy.run, asker))
 
-    def _of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def _arguments_of_model(self, tool_name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         # Haystack 2.31 adds State values before it asks, and again when the tool is called. In between, it sends the
         # model the arguments of the decision.
         policy = self.confirmation_policy
         tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
-        of_state = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
+        state_arguments = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
         # The model's value takes precedence over the State for parameters that it sees.
-        of_state.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
-        return {name: each for name, each in arguments.items() if name not in of_state and not callable(each)}
+        state_arguments.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
+        return {name: each for name, each in arguments.items() if name not in state_arguments and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
         """
@@ -375,24 +375,24 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
         :param tool_params: The arguments.
         :param confirmation_result: The answer.
         """
-        own = (self._rules.overrides or {}).get(tool_name)
-        if own is not None and not isinstance(own, str):
-            own.update_after_confirmation(tool_name, tool_description, tool_params, confirmation_result)
+        override = (self._rules.overrides or {}).get(tool_name)
+        if override is not None and not isinstance(override, str):
+            override.update_after_confirmation(tool_name, tool_description, tool_params, confirmation_result)
 
-    def _listed(self, tool_name: str) -> Tool | None:
+    def _find_listed(self, tool_name: str) -> Tool | None:
         tools = (tool for part in tool_items(self.tools) for tool in _selectable(part))
         return next((tool for tool in tools if tool.name == tool_name), None)
 
     def _find(self, tool_name: str) -> Tool | None:
         try:
-            tool = self._listed(tool_name)
+            tool = self._find_listed(tool_name)
             # A policy from YAML has its own toolsets, which share connections with those of the Agent. Warming up warm
             # toolsets would show a running Agent of Haystack 2.31 new tools, for which there are no strategies.
             if tool is None or (isinstance(tool, MCPTool) and tool._definition is None):
                 for each in tool_items(self.tools):
                     if hasattr(each, "warm_up"):
                         each.warm_up()
-                tool = self._listed(tool_name)
+                tool = self._find_listed(tool_name)
             return tool
         except (MCPError, ValueError):  # the tool's annotations are unknown
             return None
@@ -428,7 +428,7 @@ class _Strategies(dict[str, ConfirmationStrategy]):
         self._strategy, self._policy = strategy, policy
 
     def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or (isinstance(name, str) and is_of_server(self._policy._listed(name)))
+        return super().__contains__(name) or (isinstance(name, str) and is_of_server(self._policy._find_listed(name)))
 
     def __missing__(self, name: str) -> ConfirmationStrategy:
         if name not in self:

@@ -87,7 +87,7 @@ async def warm_up_toolsets_async(toolsets: Sequence[Connected]) -> None:
     running_loop()
     # A single cold toolset is an empty sequence, so wrap it in a list.
     toolsets = tool_items(toolsets)
-    failures = [outcome for outcome in await _outcomes(toolsets) if outcome is not None]
+    failures = [outcome for outcome in await _warm_up_all(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
     if failures:
@@ -114,10 +114,10 @@ def try_to_warm_up(toolsets: Sequence[Connected]) -> list[BaseException | None]:
     :returns: For each of them, in order, its error, or None if it is warm.
     :raises MCPConnectionError: If warming up could not even start.
     """
-    return _executor().run(_outcomes(toolsets))
+    return _executor().run(_warm_up_all(toolsets))
 
 
-async def _outcomes(toolsets: Sequence[Connected]) -> list[BaseException | None]:
+async def _warm_up_all(toolsets: Sequence[Connected]) -> list[BaseException | None]:
     return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
 
 
@@ -163,7 +163,7 @@ async def warm_up_tools_async(tools: Any) -> None:
     await warm_up_toolsets_async(connected_items(tools))
     for item in _items_with(tools, "warm_up_async", "warm_up"):
         if not isinstance(item, Connected):
-            await _do_async(item, "warm_up")
+            await _call_async(item, "warm_up")
 
 
 def close_tools(tools: Any) -> None:
@@ -183,10 +183,10 @@ async def close_tools_async(tools: Any) -> None:
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
     for item in _items_with(tools, "close_async", "close"):
-        await _do_async(item, "close")
+        await _call_async(item, "close")
 
 
-async def _do_async(item: Any, method: str) -> None:
+async def _call_async(item: Any, method: str) -> None:
     if hasattr(item, f"{method}_async"):
         await getattr(item, f"{method}_async")()
     else:
@@ -196,7 +196,7 @@ async def _do_async(item: Any, method: str) -> None:
 # The errors that replace the result of a failed call.
 Failure: TypeAlias = ToolInvocationError | MCPToolNotFoundError
 
-_ENDS_RUN = (MCPBudgetExceededError, MCPRunError, MCPToolFailedError)
+_RUN_ENDING_ERRORS = (MCPBudgetExceededError, MCPRunError, MCPToolFailedError)
 
 
 @dataclass(frozen=True)
@@ -247,10 +247,10 @@ def invoke(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
         return resolved.error
     try:
         return tool.invoke(**arguments)
-    except _ENDS_RUN:
+    except _RUN_ENDING_ERRORS:
         raise
     except Exception as error:
-        return _failure(tool, error)
+        return _to_failure(tool, error)
 
 
 async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> Any:
@@ -271,10 +271,10 @@ async def invoke_async(resolved: ResolvedCall, arguments: Mapping[str, Any]) -> 
             native: Any = tool  # an asynchronous method, which the type of Haystack 2 lacks
             return await native.invoke_async(**arguments)
         return await asyncio.to_thread(partial(tool.invoke, **arguments))
-    except _ENDS_RUN:
+    except _RUN_ENDING_ERRORS:
         raise
     except Exception as error:
-        return _failure(tool, error)
+        return _to_failure(tool, error)
 
 
 def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
@@ -291,7 +291,7 @@ def run_in_threads(functions: Sequence[Callable[[], T]], limit: int) -> list[T]:
         return list(threads.map(lambda run: run(), runs))
 
 
-def _failure(tool: Tool, error: Exception) -> Failure:
+def _to_failure(tool: Tool, error: Exception) -> Failure:
     if isinstance(error, Failure):
         return error
     # Haystack's tools raise only these errors, but custom tools may raise others.
@@ -343,11 +343,11 @@ def shown_result(tool: Tool, result: Any, write: Callable[[Any], Any] = json_tex
     """
     config = tool.outputs_to_string or {}
     if not config or any(key in config for key in ("source", "handler", "raw_result")):
-        return _shown(config, result, write)
-    return write({key: _shown({**each, "raw_result": False}, result, write) for key, each in config.items()})
+        return _convert_output(config, result, write)
+    return write({key: _convert_output({**each, "raw_result": False}, result, write) for key, each in config.items()})
 
 
-def _shown(config: Mapping[str, Any], result: Any, write: Callable[[Any], Any]) -> Any:
+def _convert_output(config: Mapping[str, Any], result: Any, write: Callable[[Any], Any]) -> Any:
     source = config.get("source")
     value = result.get(source) if source is not None and isinstance(result, Mapping) else result
     handler = config.get("handler")

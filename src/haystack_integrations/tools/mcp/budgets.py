@@ -44,9 +44,9 @@ STATE_KEY: Final = "messages"
 ARGUMENT: Final = "_mcp_conversation"
 
 # The prefix of a failure that is returned as the result of its tool.
-_FAILED: Final = "[This tool call failed] "
+_FAILURE_PREFIX: Final = "[This tool call failed] "
 # The prefix is searched for in this many characters, because an output handler may have put text before it.
-_BEGINNING: Final = 100
+_PREFIX_SEARCH_LENGTH: Final = 100
 
 
 Limit: TypeAlias = Annotated[int, Field(ge=0)]
@@ -143,8 +143,8 @@ class MCPCallBudget:
         self._tools = tools
         self._max_refused = max_refused_calls
         self._lock = threading.Lock()
-        self._made: Counter[str] = Counter()
-        self._refused: Counter[str] = Counter()
+        self._made_calls: Counter[str] = Counter()
+        self._refused_calls: Counter[str] = Counter()
 
     def __repr__(self) -> str:
         return f"<MCPCallBudget: {self.calls} calls, {self.refused} refused>"
@@ -154,29 +154,29 @@ class MCPCallBudget:
         """
         The number of calls that were made.
         """
-        return sum(self._made.values())
+        return sum(self._made_calls.values())
 
     @property
     def refused(self) -> int:
         """
         The number of calls that were refused.
         """
-        return sum(self._refused.values())
+        return sum(self._refused_calls.values())
 
     @property
     def calls_by_tool(self) -> dict[str, int]:
         """
         The number of calls that were made, by tool.
         """
-        return {name: count for name, count in self._made.items() if count}
+        return {name: count for name, count in self._made_calls.items() if count}
 
     def _admit(self, tool_name: str) -> None:
         with self._lock:
-            limit = self._counts.reason_against(tool_name, self._made)
+            limit = self._counts.reason_against(tool_name, self._made_calls)
             if limit is None:
-                self._made[tool_name] += 1
+                self._made_calls[tool_name] += 1
                 return
-            self._refused[tool_name] += 1
+            self._refused_calls[tool_name] += 1
             refused = self.refused
         note_refusal(tool_name, limit)
         if self._max_refused is not None and refused > self._max_refused:
@@ -186,7 +186,7 @@ class MCPCallBudget:
 
     def _give_back(self, tool_name: str) -> None:
         with self._lock:
-            self._made[tool_name] -= 1
+            self._made_calls[tool_name] -= 1
 
 
 # The budgets of the blocks in which this code runs, outermost first.
@@ -248,11 +248,11 @@ def call_budget(
     """
     counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool)
     budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
-    reset = call_budgets.set((*call_budgets.get(), budget))
+    token = call_budgets.set((*call_budgets.get(), budget))
     try:
         yield budget
     finally:
-        call_budgets.reset(reset)
+        call_budgets.reset(token)
 
 
 # The messages of this package's own loop, which has no State.
@@ -266,11 +266,11 @@ def calls_of(conversation: Sequence[ChatMessage]) -> Iterator[None]:
 
     :param conversation: Its messages.
     """
-    reset = _conversation.set(conversation)
+    token = _conversation.set(conversation)
     try:
         yield
     finally:
-        _conversation.reset(reset)
+        _conversation.reset(token)
 
 
 def failures_in_a_row(passed: Any, tool_name: str) -> int:
@@ -301,7 +301,7 @@ def failures_in_a_row(passed: Any, tool_name: str) -> int:
 def _was_returned(result: ToolCallResult) -> bool:
     parts = [result.result] if isinstance(result.result, str) else result.result
     text = next((part.text if isinstance(part, TextContent) else part for part in parts), "")
-    return isinstance(text, str) and _FAILED in text[:_BEGINNING]
+    return isinstance(text, str) and _FAILURE_PREFIX in text[:_PREFIX_SEARCH_LENGTH]
 
 
 def limit_reached(limit: int) -> str:
@@ -330,4 +330,4 @@ def as_result(error: Exception) -> str:
     :param error: The failure.
     :returns: The JSON string of an MCP result with `isError`.
     """
-    return json.dumps({"content": [{"type": "text", "text": f"{_FAILED}{error}"}], "isError": True})
+    return json.dumps({"content": [{"type": "text", "text": f"{_FAILURE_PREFIX}{error}"}], "isError": True})

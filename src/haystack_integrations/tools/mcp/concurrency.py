@@ -40,9 +40,9 @@ def start_in_thread(function: Callable[..., T], *args: Any, name: str = "mcp-hay
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
 
-    def settle(settled: Callable[[Any], None], value: Any) -> None:
+    def settle(setter: Callable[[Any], None], value: Any) -> None:
         if not done.done():
-            settled(value)
+            setter(value)
 
     def run() -> None:
         outcome: tuple[Callable[[Any], None], Any]
@@ -187,7 +187,7 @@ def lock_of_each_process() -> Callable[[], threading.Lock]:
 
 # Longest wait for an import, in seconds. An import hangs if it needs a module that is being imported by a thread which
 # waits for this import.
-_LONGEST_IMPORT = 60.0
+_IMPORT_TIMEOUT = 60.0
 
 _import_lock = lock_of_each_process()
 _one_import_at_a_time = lock_of_each_process()
@@ -228,10 +228,10 @@ async def imported(*modules: str) -> None:
     """
     thread = begin_import(*modules)
     if thread.is_alive():
-        await start_in_thread(thread.join, _LONGEST_IMPORT)
+        await start_in_thread(thread.join, _IMPORT_TIMEOUT)
         if thread.is_alive():
             msg = (
-                f"importing the MCP SDK has taken more than {_LONGEST_IMPORT:g} s. Does another thread import it and "
+                f"importing the MCP SDK has taken more than {_IMPORT_TIMEOUT:g} s. Does another thread import it and "
                 "wait for this? Connect after the imports of the program, or import `mcp` first"
             )
             raise TimeoutError(msg)
@@ -241,7 +241,7 @@ def _before_fork() -> None:
     # Otherwise the child would inherit half-imported modules, and import locks that are never released.
     for thread in [*_import_threads.values()]:
         if thread is not threading.current_thread():
-            thread.join(_LONGEST_IMPORT)
+            thread.join(_IMPORT_TIMEOUT)
 
 
 if hasattr(os, "register_at_fork"):

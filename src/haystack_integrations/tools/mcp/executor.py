@@ -37,7 +37,7 @@ T = TypeVar("T")
 THREAD_NAME = "mcp-haystack-executor"
 
 # The standard stream with the highest descriptor.
-_STDERR = 2
+_STDERR_DESCRIPTOR = 2
 
 # More than an event loop opens.
 _LOOP_DESCRIPTORS = 16
@@ -46,7 +46,7 @@ _LOOP_DESCRIPTORS = 16
 _EXIT_TIMEOUT = 10.0
 
 # Seconds without activity after which an event loop counts as blocked, e.g. by an in-process server that never awaits.
-_PULSE = 10.0
+_PULSE_TIMEOUT = 10.0
 
 _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() returns a running one."
 
@@ -54,16 +54,16 @@ _SHUT_DOWN = "This AsyncExecutor was shut down. AsyncExecutor.get_instance() ret
 # The event loop
 
 # In bytes: a few times the size of a large message.
-_KEPT_MEMORY = 4 * 1024 * 1024
+_REUSED_MEMORY = 4 * 1024 * 1024
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
     check_descriptors()
     # glibc keeps freed memory up to twice the size of the largest block freed so far. This block is never touched, but
     # because of it, a message of 1 MB can reuse memory; allocating it anew would take longer than reading the message.
-    bytes(_KEPT_MEMORY)
+    bytes(_REUSED_MEMORY)
     loop = asyncio.new_event_loop() if _are_threads_greenlets() else _fastest_event_loop()
-    loop.getaddrinfo = _look_up  # type: ignore[method-assign]
+    loop.getaddrinfo = _getaddrinfo_in_thread  # type: ignore[method-assign]
     return loop
 
 
@@ -82,7 +82,7 @@ def _fastest_event_loop() -> asyncio.AbstractEventLoop:
     return uvloop.new_event_loop()
 
 
-async def _look_up(*args: Any, **options: Any) -> Any:
+async def _getaddrinfo_in_thread(*args: Any, **options: Any) -> Any:
     # Event loops have as few as four threads for lookups. A name for which no DNS server answers occupies one for about
     # 20 s, and the connections to all other servers would wait.
     try:
@@ -109,7 +109,7 @@ def check_descriptors() -> None:
         for descriptor in held:
             # If a standard stream is closed, as in some daemons, the loop would get its descriptor. uvloop would then
             # end the process on closing it, and servers over stdio would write their logs into it.
-            if descriptor > _STDERR:
+            if descriptor > _STDERR_DESCRIPTOR:
                 os.close(descriptor)
 
 
@@ -287,7 +287,7 @@ def _wake_all(waiters: list[asyncio.Future[None]]) -> None:
             waiter.set_result(None)
 
 
-def _beats(pulse: threading.Event | None) -> bool:
+def _has_pulse(pulse: threading.Event | None) -> bool:
     # True if the executor's loop has answered the last request for a pulse, or there was none yet.
     return pulse is None or pulse.is_set()
 
@@ -368,7 +368,7 @@ class AsyncExecutor:
         # The operations that a caller waits for.
         self._operations: set[_Operation] = set()
         # The waiters whose operations have ended in this iteration, by their loops.
-        self._to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+        self._waiters_to_wake: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
         try:
             self._loop = _new_event_loop()
         except OSError as error:
@@ -403,7 +403,7 @@ class AsyncExecutor:
             # Nothing can be handed over from now on. Abandon operations that came too late to start or to end.
             for operation in list(self._operations):
                 operation.abandon()
-            for loop in list(self._to_wake):
+            for loop in list(self._waiters_to_wake):
                 self._wake(loop)
 
     def in_loop_thread(self) -> bool:
@@ -421,7 +421,7 @@ class AsyncExecutor:
         Waking a loop is a system call, during which the thread gives up the GIL.
         """
         loop = waiter.get_loop()
-        waiters = self._to_wake.setdefault(loop, [])
+        waiters = self._waiters_to_wake.setdefault(loop, [])
         waiters.append(waiter)
         if not self._operations:
             self._wake(loop)  # no other operation can end
@@ -430,7 +430,7 @@ class AsyncExecutor:
                 self._loop.call_soon(self._wake, loop)
 
     def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        waiters = self._to_wake.pop(loop, None)
+        waiters = self._waiters_to_wake.pop(loop, None)
         if waiters is not None:
             with suppress(RuntimeError):  # the caller's loop was closed
                 loop.call_soon_threadsafe(_wake_all, waiters)
@@ -466,18 +466,18 @@ class AsyncExecutor:
         # A SimpleQueue takes a third of the time of a `concurrent.futures.Future`.
         waiter = queue.SimpleQueue() if waiter is None else waiter
         operation = _Operation(self, coro, _no_loop, partial(waiter.put, None))
-        left = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
+        remaining = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
         pulse: threading.Event | None = None
         has_ended = False
         try:
             while not has_ended:
                 try:
-                    has_ended = waiter.get(timeout=left) is None
+                    has_ended = waiter.get(timeout=remaining) is None
                 except queue.Empty:
-                    if not has_limit or not _beats(pulse):
+                    if not has_limit or not _has_pulse(pulse):
                         msg = f"Operation timed out after {timeout} seconds"
                         raise TimeoutError(msg) from None
-                    pulse, left = self._ask_for_pulse(), _PULSE
+                    pulse, remaining = self._request_pulse(), _PULSE_TIMEOUT
         finally:
             if not has_ended:  # the caller stopped waiting, e.g. because of a KeyboardInterrupt
                 operation.cancel()
@@ -513,8 +513,8 @@ class AsyncExecutor:
         # It receives itself as an argument: a closure over itself would be a cycle for the garbage collector.
         def ring(again: Callable[..., None]) -> None:
             nonlocal alarm, pulse
-            if has_limit and _beats(pulse):
-                pulse, alarm = self._ask_for_pulse(), loop.call_later(_PULSE, again, again)
+            if has_limit and _has_pulse(pulse):
+                pulse, alarm = self._request_pulse(), loop.call_later(_PULSE_TIMEOUT, again, again)
             elif not waiter.done():
                 waiter.set_exception(TimeoutError(f"Operation timed out after {timeout} seconds"))
 
@@ -534,7 +534,7 @@ class AsyncExecutor:
         result: T = operation.outcome()
         return result
 
-    def _ask_for_pulse(self) -> threading.Event:
+    def _request_pulse(self) -> threading.Event:
         # The loop sets the event unless it is blocked.
         pulse = threading.Event()
         self.post(pulse.set)

@@ -59,9 +59,9 @@ _STORED_COMBINATION = "haystack_integrations.tools.mcp.mcp_toolset.MCPToolsetCom
 SkillInfo: Any = getattr(haystack_dataclasses, "SkillInfo", None)
 
 # Modules that are imported at first use, because they import a lot.
-_STATE = "haystack.components.agents.state.state"
-_PARAMETERS = "haystack.tools.parameters_schema_utils"
-_VALUES = "haystack.utils.base_serialization"
+_STATE_MODULE = "haystack.components.agents.state.state"
+_PARAMETERS_MODULE = "haystack.tools.parameters_schema_utils"
+_VALUES_MODULE = "haystack.utils.base_serialization"
 
 # Functions that serialize and deserialize the parameters of tools that may contain handlers.
 HANDLERS = {
@@ -87,7 +87,7 @@ def check_state_schema(schema: dict[str, Any]) -> None:
     :param schema: A dictionary from keys to their type and handler.
     :raises ValueError: If a key has no type, or its handler is not a function.
     """
-    importlib.import_module(_STATE)._validate_schema(schema)
+    importlib.import_module(_STATE_MODULE)._validate_schema(schema)
 
 
 def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def serialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
     :param schema: A dictionary from keys to their type and handler.
     :returns: The schema with the names of the types and the import paths of the handlers.
     """
-    stored: dict[str, Any] = importlib.import_module(_STATE)._schema_to_dict(schema)
+    stored: dict[str, Any] = importlib.import_module(_STATE_MODULE)._schema_to_dict(schema)
     return stored
 
 
@@ -108,7 +108,7 @@ def deserialize_state_schema(schema: dict[str, Any]) -> dict[str, Any]:
     :param schema: The result of `serialize_state_schema`.
     :returns: The schema.
     """
-    loaded: dict[str, Any] = importlib.import_module(_STATE)._schema_from_dict(schema)
+    loaded: dict[str, Any] = importlib.import_module(_STATE_MODULE)._schema_from_dict(schema)
     return loaded
 
 
@@ -119,7 +119,7 @@ def contains_callable(declared: Any) -> bool:
     :param declared: The type of an input.
     :returns: True for `Callable`, and for unions with it.
     """
-    found: bool = importlib.import_module(_PARAMETERS)._contains_callable_type(declared)
+    found: bool = importlib.import_module(_PARAMETERS_MODULE)._contains_callable_type(declared)
     return found
 
 
@@ -130,8 +130,8 @@ def is_state_type(declared: Any) -> bool:
     :param declared: The type of the input.
     :returns: True for `State` and for `State | None`.
     """
-    arms = get_args(declared) or (declared,)
-    return importlib.import_module(_STATE).State in arms
+    members = get_args(declared) or (declared,)
+    return importlib.import_module(_STATE_MODULE).State in members
 
 
 def parameter_descriptions(component: Any) -> dict[str, str]:
@@ -141,7 +141,7 @@ def parameter_descriptions(component: Any) -> dict[str, str]:
     :param component: The component.
     :returns: The descriptions by input name.
     """
-    found = importlib.import_module(_PARAMETERS)._get_component_param_descriptions(component)
+    found = importlib.import_module(_PARAMETERS_MODULE)._get_component_param_descriptions(component)
     # Haystack 2 also returns the description of the component.
     described: dict[str, str] = found[1] if isinstance(found, tuple) else found
     annotated = {name: annotated_description(socket.type) for name, socket in input_sockets(component).items()}
@@ -155,8 +155,8 @@ def annotated_description(declared: Any) -> str:
     :param declared: Its type: `Annotated[int, "How many"]`, or with `Field(description="How many")`.
     :returns: The description; empty if there is none.
     """
-    said = get_args(declared)[1:] if get_origin(declared) is Annotated else ()
-    found = (each if isinstance(each, str) else getattr(each, "description", None) for each in said)
+    metadata = get_args(declared)[1:] if get_origin(declared) is Annotated else ()
+    found = (each if isinstance(each, str) else getattr(each, "description", None) for each in metadata)
     return next((each for each in found if isinstance(each, str)), "")
 
 
@@ -212,7 +212,7 @@ def serialize_values(values: dict[str, Any]) -> dict[str, Any]:
     :returns: A dictionary that JSON can represent.
     :raises Exception: Any exception of Haystack, if it cannot serialize a value.
     """
-    stored: dict[str, Any] = importlib.import_module(_VALUES)._serialize_value_with_schema(values)
+    stored: dict[str, Any] = importlib.import_module(_VALUES_MODULE)._serialize_value_with_schema(values)
     return stored
 
 
@@ -223,7 +223,7 @@ def deserialize_values(stored: dict[str, Any]) -> dict[str, Any]:
     :param stored: The dictionary.
     :returns: The values.
     """
-    values: dict[str, Any] = importlib.import_module(_VALUES)._deserialize_value_with_schema(stored)
+    values: dict[str, Any] = importlib.import_module(_VALUES_MODULE)._deserialize_value_with_schema(stored)
     return values
 
 
@@ -284,11 +284,11 @@ def private_document_store() -> Any:
         return module.InMemoryDocumentStore(bm25_algorithm="BM25Okapi", shared=False)
     store = module.InMemoryDocumentStore(bm25_algorithm="BM25Okapi")
     # Haystack 2 keeps the documents in the module.
-    weakref.finalize(store, _forget, module, store.index)
+    weakref.finalize(store, _free_documents, module, store.index)
     return store
 
 
-def _forget(module: Any, index: str) -> None:
+def _free_documents(module: Any, index: str) -> None:
     for name in ("", "_BM25_STATS", "_AVERAGE_DOC_LEN", "_FREQ_VOCAB_FOR_IDF"):
         getattr(module, f"{name}_STORAGES").pop(index, None)
 

@@ -43,16 +43,16 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # settings, the fourth by OpenCode and Crush, and the last two by Zed and Amp.
 _SECTIONS = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp",), ("context_servers",), ("amp.mcpServers",))
 
-_NAMES = ("mcpServers", "servers", "context_servers")
+_SECTION_NAMES = ("mcpServers", "servers", "context_servers")
 
 # An entry of OpenCode may consist only of a switch for a server in another of its files.
-_MARKS_OF_OPENCODE = ENTRY_MARKS | {"enabled", "disabled", "type"}
+_OPENCODE_ENTRY_KEYS = ENTRY_MARKS | {"enabled", "disabled", "type"}
 
 # The section with the aliases, for MCPRegistry.
 TOOL_CONFIGS = "toolConfigs"
 
 # Groups of options that are merged field by field from the parameters of `load_mcp_toolsets` and an entry.
-_GROUPS = ("tool_options", "tool_selection", "call_options")
+_OPTION_GROUPS = ("tool_options", "tool_selection", "call_options")
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
@@ -61,8 +61,8 @@ _PLACEHOLDER = re.compile(
     r"\$\{(?:input:(?P<input>[^{}]+)"
     r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
 )
-_OF_OPENCODE = re.compile(r"(?<!\$)\{env:(?P<name>\w+)\}")
-_WHOLE_DOLLAR = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
+_OPENCODE_VARIABLE = re.compile(r"(?<!\$)\{env:(?P<name>\w+)\}")
+_DOLLAR_VARIABLE = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
 
 # Folders inside a workspace in which clients keep their files.
 _CLIENT_FOLDERS = frozenset(
@@ -152,14 +152,14 @@ class Configuration:
             raise ValueError(msg)
         self._file = None if isinstance(config, Mapping) else Path(config)
         self.where: str = "the configuration" if self._file is None else str(self._file)
-        self.content: Any = config if self._file is None else _read(self._file, self.where)
+        self.content: Any = config if self._file is None else _load_file(self._file, self.where)
         self._is_checked = is_checked
         # Warnings by the place with which their message begins.
         self.warnings: defaultdict[str, list[str]] = defaultdict(list)
         self._is_of_opencode = False
         # The unchecked entries of the servers by name.
-        self.entries, asked = self._find_entries()
-        self._asked = self._checked_inputs(asked, inputs or {})
+        self.entries, declared = self._find_entries()
+        self._declared_inputs = self._checked_inputs(declared, inputs or {})
         self._inputs = inputs or {}
         self._prefix_tool_names = prefix_tool_names
         self._parameters = parameters or {}
@@ -168,7 +168,7 @@ class Configuration:
         while folder.name in _CLIENT_FOLDERS and folder != folder.parent:
             folder = folder.parent
         self._folder = folder
-        self._places = {
+        self._path_variables = {
             **dict.fromkeys(("workspaceFolder", "workspaceRoot", "cwd"), str(folder)),
             "workspaceFolderBasename": folder.name,
             "userHome": os.path.expanduser("~"),  # stays "~" if there is no home, as in some containers
@@ -188,13 +188,13 @@ class Configuration:
             msg = f"{where} must be {wanted}, not a {type(content).__name__}"
             raise ValueError(msg)
         if isinstance(projects := content.get("projects"), Mapping):
-            content = {**content, **_of_project(content.get("mcpServers") or {}, projects)}
+            content = {**content, **_with_project_servers(content.get("mcpServers") or {}, projects)}
         for section in _SECTIONS:
             holder: Any = content
             found: Any = content
             for key in section:
                 holder, found = found, found.get(key) if isinstance(found, Mapping) else None
-            if found is None or (section == ("mcp",) and not _are_entries(found, _MARKS_OF_OPENCODE)):
+            if found is None or (section == ("mcp",) and not _are_entries(found, _OPENCODE_ENTRY_KEYS)):
                 continue
             if found == []:  # PHP's empty object
                 found = {}
@@ -207,28 +207,30 @@ class Configuration:
         # The files of Claude Code's plugins have the servers at the top level.
         if content and _are_entries(content):
             return dict(content), []
-        if not {*content}.isdisjoint(_NAMES):  # the section is null
+        if not {*content}.isdisjoint(_SECTION_NAMES):  # the section is null
             return {}, []
-        closest = [close for key in content for close in difflib.get_close_matches(str(key), _NAMES, 1)]
+        closest = [close for key in content for close in difflib.get_close_matches(str(key), _SECTION_NAMES, 1)]
         hint = f" Did you mean `{closest[0]}`?" if closest else ""
-        wanted = " or ".join(f"`{name}`" for name in _NAMES)
+        wanted = " or ".join(f"`{name}`" for name in _SECTION_NAMES)
         msg = f"{where} has no {wanted}, but {', '.join(map(str, content)) or 'nothing'}.{hint}"
         raise ValueError(msg)
 
-    def _checked_inputs(self, asked: Any, inputs: Mapping[str, str | Secret]) -> dict[str, Mapping[str, Any]]:
-        if not isinstance(asked, list) or not all(isinstance(one, Mapping) and one.get("id") for one in asked):
+    def _checked_inputs(self, declared: Any, inputs: Mapping[str, str | Secret]) -> dict[str, Mapping[str, Any]]:
+        if not isinstance(declared, list) or not all(
+            isinstance(declaration, Mapping) and declaration.get("id") for declaration in declared
+        ):
             msg = f"{self.where}: `inputs` must be a list of objects with an `id`"
             raise ValueError(msg)
-        questions = {str(one["id"]): one for one in asked}
+        declarations = {str(declaration["id"]): declaration for declaration in declared}
         for name, value in inputs.items():
-            if name not in questions:
-                known = ", ".join(questions) or "none"
+            if name not in declarations:
+                known = ", ".join(declarations) or "none"
                 msg = f"{self.where}: the file does not declare '{name}' under its `inputs`; it declares: {known}"
                 raise ValueError(msg)
             if not isinstance(value, (str, Secret)):
                 msg = f"`inputs` maps ids to strings or Secrets; that of '{name}' is of type {type(value).__name__}"
                 raise ValueError(msg)
-        return questions
+        return declarations
 
     def toolsets(self, servers: Sequence[str] | None = None) -> dict[str, MCPToolset]:
         """
@@ -248,11 +250,11 @@ class Configuration:
             msg = f"{self.where} has no server {', '.join(map(repr, unknown))}; it has {known}{hint}"
             raise ValueError(msg)
         chosen = [name for name in self.entries if servers is None or name in servers]
-        made = {name: self.toolset(name) for name in chosen}
+        toolsets = {name: self.toolset(name) for name in chosen}
         for name in servers or []:
-            if made[name] is None:
+            if toolsets[name] is None:
                 self._warn(f"{self.where}: server '{name}'", "is disabled, and left out although it was asked for")
-        return {name: toolset for name, toolset in made.items() if toolset is not None}
+        return {name: toolset for name, toolset in toolsets.items() if toolset is not None}
 
     def toolset(self, name: str) -> MCPToolset | None:
         """
@@ -270,13 +272,13 @@ class Configuration:
         if ignored := foreign_keys(entry):
             self._warn(place, f"ignored {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
-        own = dict(settings.parameters)
-        snapshot = own.get("snapshot")
+        entry_options = dict(settings.parameters)
+        snapshot = entry_options.get("snapshot")
         check = snapshot if isinstance(snapshot, Mapping) else {"snapshot": snapshot}
         if self._file is not None and isinstance(file := check.get("snapshot"), str):
-            own["snapshot"] = {**check, "snapshot": self._file.parent / file}
+            entry_options["snapshot"] = {**check, "snapshot": self._file.parent / file}
         prefix = {"tool_name_prefix": prefix_of(name)} if self._prefix_tool_names else {}
-        options = _combined(self._parameters, prefix, own)
+        options = _combined(self._parameters, prefix, entry_options)
         if self._is_checked and (missing := missing_variables(server_info)):
             msg = f"{place}: these environment variables are not set: {', '.join(missing)}"
             if options.get("required", True):
@@ -309,16 +311,16 @@ class Configuration:
         whole = _PLACEHOLDER.fullmatch(value)
         if whole is not None and whole["input"]:
             return self._input(whole["input"], place)
-        if (named := _WHOLE_DOLLAR.fullmatch(value)) is not None and named["name"] in os.environ:
+        if (named := _DOLLAR_VARIABLE.fullmatch(value)) is not None and named["name"] in os.environ:
             # Only if there is such a variable: the value may also be a literal password.
             return f"${{{named['name']}}}"
         if self._is_of_opencode:
-            value = _OF_OPENCODE.sub(r"${\g<name>}", value)
+            value = _OPENCODE_VARIABLE.sub(r"${\g<name>}", value)
         return _PLACEHOLDER.sub(lambda match: self._text(match, place), value)
 
     def _text(self, match: re.Match[str], place: str) -> str:
         if match["name"]:
-            return self._places[match["name"]]
+            return self._path_variables[match["name"]]
         value = self._input(match["input"], place)
         if isinstance(value, str):
             return value
@@ -334,22 +336,22 @@ class Configuration:
     def _input(self, name: str, place: str) -> str | Secret:
         if name in self._inputs:
             return self._inputs[name]
-        asked = self._asked.get(name)
-        if asked is None:
-            known = ", ".join(self._asked) or "none"
+        declaration = self._declared_inputs.get(name)
+        if declaration is None:
+            known = ", ".join(self._declared_inputs) or "none"
             msg = (
                 f"{place}: `${{input:{name}}}` is not among the `inputs` of the file, which has: {known}; declare it "
                 f'there, as in {{"id": "{name}", "type": "promptString"}}, or write `${{NAME}}`'
             )
             raise ValueError(msg)
-        default, variable = asked.get("default"), variable_name(name)
+        default, variable = declaration.get("default"), variable_name(name)
         if not self._is_checked and (variable in os.environ or not isinstance(default, str)):
             return Secret.from_env_var(variable)
         if isinstance(default, str):
             return default
-        what = f" ({asked['description']})" if asked.get("description") else ""
+        description = f" ({declaration['description']})" if declaration.get("description") else ""
         msg = (
-            f"{place}: `${{input:{name}}}`{what} has no value: pass "
+            f"{place}: `${{input:{name}}}`{description} has no value: pass "
             f"inputs={{'{name}': Secret.from_env_var('NAME_OF_A_VARIABLE')}}"
         )
         raise ValueError(msg)
@@ -358,12 +360,12 @@ class Configuration:
         """
         Add references to the variables of the `envFile` to an entry.
         """
-        named = entry.get("envFile")
-        if not isinstance(named, str) or not named:
+        path = entry.get("envFile")
+        if not isinstance(path, str) or not path:
             return entry
-        file = self._folder / os.path.expanduser(named)
+        file = self._folder / os.path.expanduser(path)
         if not file.is_file() and self._file is not None:
-            file = self._file.resolve().parent / named
+            file = self._file.resolve().parent / path
         try:
             names, unreadable = read_env_file(file)
         except OSError as error:
@@ -382,7 +384,7 @@ def _combined(*layers: Mapping[str, Any]) -> dict[str, Any]:
     combined: dict[str, Any] = {}
     for layer in layers:
         for name, value in layer.items():
-            if name in _GROUPS and isinstance(value, Options | Mapping):
+            if name in _OPTION_GROUPS and isinstance(value, Options | Mapping):
                 given, fields = combined.get(name) or {}, value.changed() if isinstance(value, Options) else value
                 combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # refused later
             else:
@@ -395,20 +397,20 @@ def _are_entries(found: Any, marks: frozenset[str] = ENTRY_MARKS) -> bool:
     return all(isinstance(entry, Mapping) and marks & set(entry) for entry in entries)
 
 
-def _of_project(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:
+def _with_project_servers(servers: Any, projects: Mapping[str, Any]) -> dict[str, Any]:
     """
     Add the servers that Claude Code has configured for the current working directory or its parents.
     """
     here = Path.cwd()
     for folder in (here, *here.parents):
         project = projects.get(folder.as_posix())
-        own = project.get("mcpServers") if isinstance(project, Mapping) else None
-        if own and isinstance(own, Mapping) and isinstance(servers, Mapping):
-            return {"mcpServers": {**servers, **own}}
+        project_servers = project.get("mcpServers") if isinstance(project, Mapping) else None
+        if project_servers and isinstance(project_servers, Mapping) and isinstance(servers, Mapping):
+            return {"mcpServers": {**servers, **project_servers}}
     return {}
 
 
-def _read(file: Path, where: str) -> Any:
+def _load_file(file: Path, where: str) -> Any:
     try:
         text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError:

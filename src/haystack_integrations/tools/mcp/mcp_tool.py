@@ -131,7 +131,7 @@ def __getattr__(name: str) -> Any:
 _REPEATABLE = ("read_only_hint", "idempotent_hint")
 
 # The attributes of a tool that come from the server's definition.
-_OF_DEFINITION = (
+_DEFINITION_ATTRIBUTES = (
     "_valid_inputs",
     "_schema",
     "_argument_names",
@@ -279,9 +279,9 @@ class MCPTool(ToolBase, Tool):
             self._enter_or_leave()
 
     def _show_pinned(self, guard: SnapshotGuard) -> None:
-        known = guard.snapshot.tool_names
-        if self.remote_name not in known:
-            choices = describe_choices([self.remote_name], known, "It")
+        pinned_names = guard.snapshot.tool_names
+        if self.remote_name not in pinned_names:
+            choices = describe_choices([self.remote_name], pinned_names, "It")
             msg = f"The `snapshot` has no tool '{self.remote_name}'. {choices}"
             raise ValueError(msg)
         definition = guard.pinned(self.remote_name)
@@ -326,11 +326,11 @@ class MCPTool(ToolBase, Tool):
         self._toolset = toolset
         self._custom_description = description
         self._custom_outputs_to_string = outputs_to_string or None
-        self._own_invocation_timeout = invocation_timeout
+        self._custom_invocation_timeout = invocation_timeout
         # Copies by the name that an alias of a registry assigns, and by whether they contain the server's instructions.
-        self._copies: dict[tuple[str, bool], MCPTool] = {}
+        self._renamed_copies: dict[tuple[str, bool], MCPTool] = {}
         # The tool that this one is a copy of.
-        self._original: MCPTool | None = None
+        self._copied_from: MCPTool | None = None
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
         # The parameters under the server's names, and the server's names by those that the model sees.
@@ -344,9 +344,9 @@ class MCPTool(ToolBase, Tool):
         self.outputs_to_string: dict[str, Any] | None = shown_outputs(outputs_to_string, options)
         inputs = {**self._hidden.inputs_from_state, **self._hidden.state_inputs}
         # The argument with the messages of the run, in which failures are counted.
-        self._conversation_input: str | None = None
+        self._messages_argument: str | None = None
         if options.max_tool_failures is not None:
-            self._conversation_input = inputs.setdefault(STATE_KEY, ARGUMENT)
+            self._messages_argument = inputs.setdefault(STATE_KEY, ARGUMENT)
         self.inputs_from_state: dict[str, str] | None = inputs or inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
@@ -354,7 +354,7 @@ class MCPTool(ToolBase, Tool):
         if outputs_to_string or inputs_from_state or outputs_to_state:
             self.__post_init__()
         outputs = [outputs_to_string, *(outputs_to_string or {}).values()]
-        self._visible_sources = _sources(outputs)
+        self._output_sources = _sources(outputs)
         self._has_handlers = any(isinstance(each, dict) and each.get("handler") for each in outputs)
 
     @property
@@ -376,8 +376,8 @@ class MCPTool(ToolBase, Tool):
         """
         Default timeout in seconds for calls of this tool; None for no limit.
         """
-        own = self._own_invocation_timeout
-        return self._connection.invocation_timeout if own is None else own
+        custom = self._custom_invocation_timeout
+        return self._connection.invocation_timeout if custom is None else custom
 
     @property
     def _owner(self) -> ToolBase:
@@ -412,8 +412,10 @@ class MCPTool(ToolBase, Tool):
             self._toolset._forget()
 
     def _choice(self) -> ToolChoice:
-        own = self.remote_name
-        return ToolChoice(may_have=lambda name: name == own, selects=lambda definition: definition.name == own)
+        remote_name = self.remote_name
+        return ToolChoice(
+            may_have=lambda name: name == remote_name, selects=lambda definition: definition.name == remote_name
+        )
 
     def _requested(self) -> Sequence[str]:
         return [self.remote_name]
@@ -441,19 +443,19 @@ class MCPTool(ToolBase, Tool):
         """
         self._valid_inputs = set(parameters["properties"])
         # The parameters that the model does not see, each with the option that hides it.
-        uses = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
-        uses |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
+        hidden_by = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
+        hidden_by |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
         if (key_argument := self.tool_options.idempotency_argument) is not None:
-            uses[key_argument] = "`idempotency_argument`"
-        for name, place in uses.items():
+            hidden_by[key_argument] = "`idempotency_argument`"
+        for name, option in hidden_by.items():
             if name not in self._valid_inputs:
                 msg = (
-                    f"{place} of tool '{self.remote_name}' has the unknown parameter '{name}'. Valid parameters are: "
+                    f"{option} of tool '{self.remote_name}' has the unknown parameter '{name}'. Valid parameters are: "
                     f"{', '.join(sorted(self._valid_inputs)) or 'none'}."
                 )
                 raise ValueError(msg)
         self._hidden.check(definition.input_schema)
-        parameters = without_properties(parameters, uses) if uses else parameters
+        parameters = without_properties(parameters, hidden_by) if hidden_by else parameters
         invisible: Counter[str] = Counter()
 
         def visible(text: str) -> str:
@@ -516,7 +518,7 @@ class MCPTool(ToolBase, Tool):
                 self.warm_up()
         return bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE)
 
-    def _as(self, name: str, note: str = "") -> MCPTool:
+    def _renamed(self, name: str, note: str = "") -> MCPTool:
         """
         Return this tool under another name, without renaming it for its other users.
 
@@ -524,30 +526,30 @@ class MCPTool(ToolBase, Tool):
         :param note: Text to add to the description.
         :returns: The tool itself if it has this name and there is no note; otherwise a copy, the same one each time.
         """
-        original = self._original or self
+        original = self._copied_from or self
         if name == original.name and not note:
             return original
-        copy = original._copies.get((name, bool(note)))
+        copy = original._renamed_copies.get((name, bool(note)))
         if copy is None:
             copy = type(self).__new__(type(self))
-            copy.__dict__.update(original.__dict__, name=name, _copies={}, _original=original)
+            copy.__dict__.update(original.__dict__, name=name, _renamed_copies={}, _copied_from=original)
             copy.function = copy.invoke
             if HAS_ASYNC_FUNCTION:
                 copy.async_function = copy.invoke_async
-            copy = original._copies.setdefault((name, bool(note)), copy)
+            copy = original._renamed_copies.setdefault((name, bool(note)), copy)
         if copy._definition is not original._definition:
-            for attribute in _OF_DEFINITION:
+            for attribute in _DEFINITION_ATTRIBUTES:
                 setattr(copy, attribute, getattr(original, attribute))
         copy.description = f"{original.description}{note}"
         return copy
 
-    def _trade_definitions(self, other: MCPTool) -> None:
+    def _swap_definitions(self, other: MCPTool) -> None:
         """
         Swap definitions with another object for the same tool.
 
         :param other: The other object.
         """
-        for name in _OF_DEFINITION:
+        for name in _DEFINITION_ATTRIBUTES:
             own, others = getattr(self, name), getattr(other, name)
             setattr(self, name, others)
             setattr(other, name, own)
@@ -575,8 +577,8 @@ class MCPTool(ToolBase, Tool):
             on_progress = self._streamed(streaming_callback, mcp_arguments)
         failures = 0
         try:
-            if self._conversation_input is not None:
-                failures = self._failures_in_run(self._conversation_input, mcp_arguments)
+            if self._messages_argument is not None:
+                failures = self._failures_in_run(self._messages_argument, mcp_arguments)
             return self._call(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
@@ -588,8 +590,8 @@ class MCPTool(ToolBase, Tool):
         on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
         failures = 0
         try:
-            if self._conversation_input is not None:
-                failures = self._failures_in_run(self._conversation_input, mcp_arguments)
+            if self._messages_argument is not None:
+                failures = self._failures_in_run(self._messages_argument, mcp_arguments)
             return await self._call_async(mcp_arguments, self._output, on_progress, is_from_haystack=True)
         except MCPInvocationError as error:
             return self._on_failure(error, failures)
@@ -685,7 +687,7 @@ class MCPTool(ToolBase, Tool):
         try:
             return MCPToolResult.from_result(self._connection.continue_call(call, answers, **options))
         except MCPInvocationError as error:
-            raise self._failure(error, resent) from error.__cause__
+            raise self._to_invocation_error(error, resent) from error.__cause__
 
     async def continue_call_async(
         self,
@@ -701,12 +703,12 @@ class MCPTool(ToolBase, Tool):
         try:
             return MCPToolResult.from_result(await self._connection.continue_call_async(call, answers, **options))
         except MCPInvocationError as error:
-            raise self._failure(error, resent) from error.__cause__
+            raise self._to_invocation_error(error, resent) from error.__cause__
 
     def _continuation(self, call: MCPPendingCall, on_progress: ProgressCallback | None) -> tuple[Sent, dict[str, Any]]:
         if not isinstance(call, MCPPendingCall) or call.tool_name != self.remote_name:
-            what = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
-            msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {what}"
+            actual = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
+            msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {actual}"
             raise ValueError(msg)
         sent = self._hidden.reapply(call.arguments, call.withheld)
         missing = [name for name in call.withheld if name not in sent.arguments]
@@ -719,7 +721,7 @@ class MCPTool(ToolBase, Tool):
         return sent, {
             "withheld": sent.arguments,
             "display_name": self.name,
-            "invocation_timeout": self._own_invocation_timeout,
+            "invocation_timeout": self._custom_invocation_timeout,
             "on_progress": on_progress,
         }
 
@@ -739,12 +741,12 @@ class MCPTool(ToolBase, Tool):
                 self.warm_up()
             sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
             recorder, send = call_recorder.get(), self._connection._deliver
-            result = send(request) if recorder is None else recorder.deliver(self._recorded(request, sent), send)
+            result = send(request) if recorder is None else recorder.deliver(self._recorded_call(request, sent), send)
             return convert(result)
         except MCPRunError:
             raise
         except Exception as error:
-            failure = self._failure(error, sent or Sent(arguments=arguments, given=arguments))
+            failure = self._to_invocation_error(error, sent or Sent(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 
     async def _call_async(
@@ -766,15 +768,15 @@ class MCPTool(ToolBase, Tool):
             if recorder is None:
                 result = await send(request)
             else:
-                result = await recorder.deliver_async(self._recorded(request, sent), send)
+                result = await recorder.deliver_async(self._recorded_call(request, sent), send)
             return convert(result)
         except MCPRunError:
             raise
         except Exception as error:
-            failure = self._failure(error, sent or Sent(arguments=arguments, given=arguments))
+            failure = self._to_invocation_error(error, sent or Sent(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 
-    def _recorded(self, request: CallRequest, sent: Sent) -> RecordedCall:
+    def _recorded_call(self, request: CallRequest, sent: Sent) -> RecordedCall:
         """
         Describe a call for the run that records it.
         """
@@ -807,7 +809,7 @@ class MCPTool(ToolBase, Tool):
             tool_args=sent.arguments if key is None else {**sent.arguments, key: uuid.uuid4().hex},
             display_name=self.name,
             may_repeat=bool(self.tool_options.retry_idempotent) and self._has_hint(*_REPEATABLE),
-            invocation_timeout=self._own_invocation_timeout,
+            invocation_timeout=self._custom_invocation_timeout,
             secrets=sent.secrets,
             on_progress=on_progress,
         )
@@ -817,7 +819,7 @@ class MCPTool(ToolBase, Tool):
         required = self._definition.input_schema.get("required") if self._definition is not None else None
         return required if isinstance(required, list) else []
 
-    def _failure(self, error: Exception, sent: Sent) -> MCPInvocationError:
+    def _to_invocation_error(self, error: Exception, sent: Sent) -> MCPInvocationError:
         """
         Convert an error to an MCPInvocationError, and redact bound and State values, which a server may quote.
         """
@@ -843,17 +845,17 @@ class MCPTool(ToolBase, Tool):
     def _output(self, result: types.CallToolResult) -> str | dict[str, Any]:
         envelope = result.model_dump_json(by_alias=True)
         # Haystack reads sources, and updates of its State, from dictionaries only.
-        returns_dict = self.outputs_to_state or self._visible_sources
-        return state_result(envelope, self._visible_sources) if returns_dict else envelope
+        returns_dict = self.outputs_to_state or self._output_sources
+        return state_result(envelope, self._output_sources) if returns_dict else envelope
 
     def _parameter(self, name: str) -> Any:
-        own = {
+        parameters = {
             "name": self.remote_name,
             "description": self._custom_description,
             "outputs_to_string": self._custom_outputs_to_string,
             "inputs_from_state": self._hidden.inputs_from_state or None,
         }
-        return own[name] if name in own else super()._parameter(name)
+        return parameters[name] if name in parameters else super()._parameter(name)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

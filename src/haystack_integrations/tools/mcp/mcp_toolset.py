@@ -71,14 +71,14 @@ T = TypeVar("T")
 
 # The shortest time between two listings in the background, in seconds, because a server may report a thousand changes
 # per second.
-_PAUSE = 0.2
+_LISTING_INTERVAL = 0.2
 
 # The pauses between attempts to reach a server that is not required, in seconds.
 _FIRST_PAUSE = 1.0
-_LONGEST_PAUSE = 60.0
+_MAX_PAUSE = 60.0
 
 # Parameters that map tools to their configurations.
-_PER_TOOL = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
+_PARAMETERS_PER_TOOL = ("inputs_from_state", "outputs_to_state", "outputs_to_string")
 
 
 def _while_alive(method: Callable[[T], None]) -> Callable[[T], None]:
@@ -240,24 +240,24 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._left_out: dict[str, str] = {}
         # One lock for each process: a lock held by another thread during a fork would stay locked in the child.
         self._locks: dict[int, threading.RLock] = {}
-        self._retry = BackgroundRetry(self._try_again, base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+        self._retry = BackgroundRetry(self._try_to_connect, base=_FIRST_PAUSE, max_pause=_MAX_PAUSE)
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
-        self._hold_place()
+        self._add_placeholder()
         # The logical times of the listing in use and of the last change.
         self._listed_at = 0
         self._changed_at = 0
         self._expires_at: float | None = None
         # Listed tools that are not published in the toolset yet.
-        self._fetched: list[MCPTool] | None = None
-        self._fetching: asyncio.Task[None] | None = None
-        self._may_fetch_at = 0.0
+        self._unpublished: list[MCPTool] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
+        self._next_fetch_at = 0.0
         # The tools with which runs of Agents of Haystack 3 began.
-        self._runs: weakref.WeakKeyDictionary[ToolsOfRun, list[Tool]] = weakref.WeakKeyDictionary()
+        self._tools_of_runs: weakref.WeakKeyDictionary[ToolsOfRun, list[Tool]] = weakref.WeakKeyDictionary()
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
         self._pin(snapshot)
         if self._guard is not None:
-            self._guard.take_over = _while_alive(self._take_over)
+            self._guard.on_new_listing = _while_alive(self._load_new_listing)
         else:
             for remote_name, name in self._assign_names(dict.fromkeys(tool_names or [])).items():
                 self._children[remote_name] = self._make_child(remote_name, name)
@@ -297,24 +297,24 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     # The current tools are those in `tools`, which users of mcp-haystack 2.1 change as well.
 
     @property
-    def _own(self) -> list[Tool]:
+    def _server_tools(self) -> list[Tool]:
         tools = self.tools
         return [*self._children.values()] if self._placeholder in tools else list(filter(self._is_child, tools))
 
     @property
-    def _added(self) -> list[Tool]:
+    def _added_tools(self) -> list[Tool]:
         return [tool for tool in self.tools if tool is not self._placeholder and not self._is_child(tool)]
 
     def _is_child(self, tool: Tool) -> bool:
         return isinstance(tool, MCPTool) and tool._toolset is self
 
     def _if_reachable(self, tools: Sequence[Tool]) -> Sequence[Tool]:
-        return tools if self._absence is None else ()
+        return tools if self._unreachable_error is None else ()
 
-    def _shown(self) -> list[Tool]:
+    def _lookup_tools(self) -> list[Tool]:
         if self.tool_selection.update_between_steps:
             self._publish()
-        return [*self._if_reachable(self._own), *self._added]
+        return [*self._if_reachable(self._server_tools), *self._added_tools]
 
     def __iter__(self) -> Iterator[Tool]:
         """
@@ -323,7 +323,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :returns: The loaded tools; before warm-up, placeholders for the tools in `tool_names`. Without the server's
             tools if it is not required and cannot be reached.
         """
-        return iter(with_instructions(self._shown()))
+        return iter(with_instructions(self._lookup_tools()))
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -341,9 +341,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             msg = f"Expected Tool or Toolset, got {type(tool).__name__}"
             raise TypeError(msg)
         with self._lock():
-            owners = Counter(each.name for each in [*self._own, *self._added, *added])
-            if twice := sorted(name for name, count in owners.items() if count > 1):
-                msg = f"Duplicate tool names found: {', '.join(twice)}"
+            owners = Counter(each.name for each in [*self._server_tools, *self._added_tools, *added])
+            if duplicates := sorted(name for name, count in owners.items() if count > 1):
+                msg = f"Duplicate tool names found: {', '.join(duplicates)}"
                 raise ValueError(msg)
             self.tools = [*self.tools, *added]
 
@@ -354,14 +354,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :param selected_tool_names: Names of the tools that the run may use. Default: all.
         :returns: A toolset that keeps these tools; with `update_between_steps`, one that follows changes.
         """
-        own = [*self._if_reachable(self._own)]
+        server_tools = [*self._if_reachable(self._server_tools)]
 
         def tools() -> Iterable[Tool]:
-            return self if self.tool_selection.update_between_steps else [*own, *self._added]
+            return self if self.tool_selection.update_between_steps else [*server_tools, *self._added_tools]
 
         run = ToolsOfRun(self, tools, selected_tool_names)
         with self._lock():
-            self._runs[run] = own
+            self._tools_of_runs[run] = server_tools
         return run
 
     # Warm-up
@@ -381,7 +381,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             requested by name is unusable.
         """
         super().warm_up()
-        warm_up_tools(self._added)
+        warm_up_tools(self._added_tools)
 
     async def warm_up_async(self) -> None:
         """
@@ -393,15 +393,17 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: As `warm_up`.
         """
         await super().warm_up_async()
-        await warm_up_tools_async(self._added)
+        await warm_up_tools_async(self._added_tools)
 
     def _is_current(self) -> bool:
         # Retry a server that refuses connections at once. A server that does not answer would delay every run of an
         # Agent, so only the background retries it.
-        if isinstance(self._absence, TimeoutError) and self._retry.is_running:
+        if isinstance(self._unreachable_error, TimeoutError) and self._retry.is_running:
             return True
         self._publish()
-        return self._absence is None and (self._stays_cold() or (self._is_warm() and not self._is_due))
+        return self._unreachable_error is None and (
+            self._may_stay_cold() or (self._is_warm() and not self._needs_listing)
+        )
 
     def refresh(self) -> None:
         """
@@ -412,17 +414,17 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :raises ValueError: As `warm_up`.
         """
         self._load_listing(self._connection._list())
-        self._note_presence()
+        self._note_reachable()
 
     async def refresh_async(self) -> None:
         """
         List the tools of the server now like `refresh`, without blocking the event loop.
         """
         self._load_listing(await self._connection._list_async())
-        self._note_presence()
+        self._note_reachable()
 
     @property
-    def _is_due(self) -> bool:
+    def _needs_listing(self) -> bool:
         """
         Whether the tools must be listed again.
         """
@@ -430,53 +432,53 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return not self.tool_selection.cache_tools or has_expired or self._has_unknown_changes()
 
     @property
-    def _is_behind(self) -> bool:
+    def _is_outdated(self) -> bool:
         """
         Whether the server has reported changed tools since the listing in use.
         """
         return self._listed_at < self._changed_at
 
     def _has_unknown_changes(self) -> bool:
-        return self._is_behind or super()._has_unknown_changes()
+        return self._is_outdated or super()._has_unknown_changes()
 
     # A server that is not required
 
-    def _note_absence(self, error: MCPConnectionError) -> None:
-        super()._note_absence(error)
+    def _note_unreachable(self, error: MCPConnectionError) -> None:
+        super()._note_unreachable(error)
         self._retry.start()
 
-    def _note_presence(self) -> None:
-        if self._absence is not None:
-            super()._note_presence()
+    def _note_reachable(self) -> None:
+        if self._unreachable_error is not None:
+            super()._note_reachable()
             self._retry.stop()
 
-    async def _try_again(self) -> bool:
+    async def _try_to_connect(self) -> bool:
         """
         Try to reach the server in the background.
 
         :returns: True if no further attempt is needed.
         """
-        if self._absence is None:
+        if self._unreachable_error is None:
             return True
         try:
             if not super()._is_current():
                 self._load_listing(await self._connection._open_async())
         except MCPConnectionError as error:
-            if self._absence is not None:
-                self._absence = error.with_traceback(None)
-            return self._absence is None
+            if self._unreachable_error is not None:
+                self._unreachable_error = error.with_traceback(None)
+            return self._unreachable_error is None
         except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
             logger.warning(
                 "The tools of {server} cannot be used: {error}", server=self.server_info.describe(), error=str(error)
             )
             return True
-        self._note_presence()
+        self._note_reachable()
         return True
 
     def _forget(self) -> None:
         super()._forget()
         self._retry.stop()
-        self._absence = None
+        self._unreachable_error = None
 
     # From a listing to tools
 
@@ -510,15 +512,15 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         with self._lock():
             # Listings may arrive out of order; the newest one wins.
             if listing.number > self._listed_at:
-                self._fetched = self._load_children(definitions, hidden, reasons)
+                self._unpublished = self._load_children(definitions, hidden, reasons)
                 self._generation = max(listing.generation, self._generation)
                 self._listed_at, self._expires_at = listing.number, listing.expires_at
-                if self._is_behind:
+                if self._is_outdated:
                     AsyncExecutor.get_instance().post(self._start_fetching)
             if publish:
-                self._publish_fetched()
+                self._publish_locked()
 
-    def _take_over(self, listing: ToolListing) -> None:
+    def _load_new_listing(self, listing: ToolListing) -> None:
         try:
             self._load_listing(listing, publish=False)
         except (MCPDriftError, MCPToolNotFoundError, ValueError) as error:  # the next `warm_up` raises it
@@ -553,19 +555,19 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                     raise ValueError(msg)
             # Keep the order of `tool_names`, as before warm-up.
             by_name = {name: by_name[name] for name in wanted}
-            self._say_what_is_left_out({name: reasons[name] for name in hidden})
+            self._log_left_out({name: reasons[name] for name in hidden})
         else:
             # Sort the tools: providers cache prompts by their beginning, and servers may list tools in any order.
             by_name = {name: by_name[name] for name in sorted(by_name) if name not in reasons}
-            self._say_what_is_left_out(reasons)
+            self._log_left_out(reasons)
         if not self._generation and self._guard is None:  # warn once, not after each reconnect
             self._check_names(listed, by_name)
         children = self._make_children(by_name)
-        taken = {child.name for child in children} & {tool.name for tool in self._added}
-        if taken:
+        duplicates = {child.name for child in children} & {tool.name for tool in self._added_tools}
+        if duplicates:
             msg = (
-                f"Duplicate tool names found: {', '.join(sorted(taken))}. The server has tools with the same names "
-                "as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
+                f"Duplicate tool names found: {', '.join(sorted(duplicates))}. The server has tools with the same "
+                "names as tools that were added to the toolset. Pass `tool_name_prefix` to rename the server's."
             )
             raise ValueError(msg)
         return children
@@ -611,7 +613,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         renamed |= {tool: override.name for tool, override in self.tool_overrides.items() if override.name is not None}
         return assign_tool_names(remote_names, self.tool_name_prefix, renamed)
 
-    def _say_what_is_left_out(self, reasons: dict[str, str]) -> None:
+    def _log_left_out(self, reasons: dict[str, str]) -> None:
         for name, reason in reasons.items():
             if self._left_out.get(name) != reason:
                 logger.info("Tool {tool!r} is left out: {reason}", tool=name, reason=reason)
@@ -625,7 +627,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 msg = f"`tool_overrides` binds arguments of '{name}', which the server does not have. {choices}"
                 raise ValueError(msg)
         unknown = [("exclude_tools", name, listed) for name in self.tool_selection.unknown_exclusions(listed)]
-        for parameter in (*_PER_TOOL, "tool_overrides"):
+        for parameter in (*_PARAMETERS_PER_TOOL, "tool_overrides"):
             unknown += [(parameter, name, [*loaded]) for name in getattr(self, parameter) if name not in loaded]
         for parameter, name, known in unknown:
             logger.warning(
@@ -639,13 +641,13 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         Publish the listed tools in the toolset, if there are new ones.
         """
-        if self._fetched is not None:
+        if self._unpublished is not None:
             with self._lock():
-                self._publish_fetched()
+                self._publish_locked()
 
-    def _publish_fetched(self) -> None:
+    def _publish_locked(self) -> None:
         # Call this with the lock.
-        children, self._fetched = self._fetched, None
+        children, self._unpublished = self._unpublished, None
         if children is None:
             return
         known = dict(self._children)
@@ -653,12 +655,12 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             present = known.setdefault(child.remote_name, child)
             if present is not child:
                 # A tool remains the same object. Running Agents get the other object, which takes the old definition.
-                for own in self._runs.values():
-                    own[:] = [child if each is present else each for each in own]
-                present._trade_definitions(child)
+                for run_tools in self._tools_of_runs.values():
+                    run_tools[:] = [child if each is present else each for each in run_tools]
+                present._swap_definitions(child)
         self._children = known
         # This is one assignment, so that another thread sees either the old tools or the new ones.
-        self.tools: list[Tool] = [*(known[child.remote_name] for child in children), *self._added]
+        self.tools: list[Tool] = [*(known[child.remote_name] for child in children), *self._added_tools]
 
     # Listings in the background
 
@@ -668,9 +670,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             self._start_fetching()
 
     def _start_fetching(self) -> None:
-        if self._fetching is None or self._fetching.done():
+        if self._fetch_task is None or self._fetch_task.done():
             # Use an empty context, not that of a call, because this is not on behalf of a user.
-            self._fetching = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
+            self._fetch_task = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
 
     async def _fetch(self) -> bool:
         """
@@ -693,7 +695,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
             return False
         finally:
-            self._may_fetch_at = monotonic() + _PAUSE
+            self._next_fetch_at = monotonic() + _LISTING_INTERVAL
         return True
 
     # Tools by name
@@ -719,8 +721,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
         names = self._assign_names(self._left_out)
         left_out = [reason for tool, reason in self._left_out.items() if tool in wanted or names[tool] in wanted]
-        if self._absence is not None:
-            why = f": its server cannot be reached. {self._absence}"
+        if self._unreachable_error is not None:
+            why = f": its server cannot be reached. {self._unreachable_error}"
         elif not self._generation and self._guard is None:
             why = ": it is not warmed up. Call warm_up(), which loads the server's tools."
         elif left_out:
@@ -734,13 +736,13 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         :param item: Tool instance or tool name.
         :returns: True if contained, False otherwise.
         """
-        return super().__contains__(item._as(item.name) if isinstance(item, MCPTool) else item)
+        return super().__contains__(item._renamed(item.name) if isinstance(item, MCPTool) else item)
 
     # Serialization and display
 
     def _parameter(self, name: str) -> Any:
         value = super()._parameter(name)
-        return value or None if name in _PER_TOOL else value
+        return value or None if name in _PARAMETERS_PER_TOOL else value
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
@@ -789,14 +791,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         names = [tool.name for tool in self]
         cold = self._coldness()
-        if self._absence is not None:
+        if self._unreachable_error is not None:
             cold = ", not reachable"
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 
 async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
-    while (toolset := reference()) is not None and toolset._is_behind:
-        if (pause := toolset._may_fetch_at - monotonic()) > 0:
+    while (toolset := reference()) is not None and toolset._is_outdated:
+        if (pause := toolset._next_fetch_at - monotonic()) > 0:
             del toolset  # do not keep it alive while sleeping: a server may never stop reporting changes
             await asyncio.sleep(pause)
         elif not await toolset._fetch():

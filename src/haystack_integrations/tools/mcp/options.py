@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 # A shorter text would consist of little more than the marker.
-SMALLEST_RESULT: Final = 200
+MIN_RESULT_SIZE: Final = 200
 
 ResultFormat: TypeAlias = Literal["text", "content", "json"]
 OnToolError: TypeAlias = Literal["agent", "model", "raise"]
@@ -108,7 +108,7 @@ class ToolOptions(Options):
     _parameter: ClassVar[str] = "tool_options"
 
     result_format: ResultFormat | None = None
-    max_result_size: Annotated[int, Field(ge=SMALLEST_RESULT)] | None = None
+    max_result_size: Annotated[int, Field(ge=MIN_RESULT_SIZE)] | None = None
     include_output_schema: bool | None = None
     include_instructions: bool | None = None
     retry_idempotent: bool | None = None
@@ -147,9 +147,9 @@ class ToolOverride(ToolOptions):
         :returns: The options of the tool.
         """
         general = [each.name for each in dataclasses.fields(ToolOptions)]
-        own = {name: value for name, value in self.changed().items() if name in general}
+        overridden = {name: value for name, value in self.changed().items() if name in general}
         # The toolset adds the instructions, not the tool.
-        return dataclasses.replace(options, **{**own, "include_instructions": None})
+        return dataclasses.replace(options, **{**overridden, "include_instructions": None})
 
     def _as_dict(self, method: str) -> dict[str, Any]:
         stored, bound = self.changed(), self.bound_arguments
@@ -576,7 +576,7 @@ def _shown_output(output: dict[str, Any], size: int | None) -> dict[str, Any]:
     handler = output.get("handler")
     if handler is None and size is None:
         return output
-    convert = handler or (_as_it_is if output.get("raw_result") else model_text)
+    convert = handler or (_return_unchanged if output.get("raw_result") else model_text)
 
     @functools.wraps(convert)
     def shown(result: Any) -> Any:
@@ -587,5 +587,5 @@ def _shown_output(output: dict[str, Any], size: int | None) -> dict[str, Any]:
     return {**output, "handler": shown}
 
 
-def _as_it_is(result: Any) -> Any:
+def _return_unchanged(result: Any) -> Any:
     return result

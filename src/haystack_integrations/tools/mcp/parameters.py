@@ -26,19 +26,19 @@ F = TypeVar("F", bound=Callable[..., Any])
 CHECKED: Final = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
 # In seconds: longer than any sensible timeout, and within the limits of locks and clocks on all platforms.
-LONGEST_TIMEOUT: Final = 10_000_000.0
-Seconds: TypeAlias = Annotated[float, Field(gt=0, le=LONGEST_TIMEOUT)]
+MAX_TIMEOUT: Final = 10_000_000.0
+Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_TIMEOUT)]
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 Positive: TypeAlias = Annotated[int, Field(ge=1)]
 
 # Types of values that errors may quote. Other values may contain secrets.
-_QUOTED = (bool, int, float, str, type(None))
+_QUOTABLE_TYPES = (bool, int, float, str, type(None))
 
 # Pydantic's names for types in the location of an error.
-_TYPES: Final = ("bool", "dict", "float", "int", "list", "none", "str", "tuple")
+_PYDANTIC_TYPE_NAMES: Final = ("bool", "dict", "float", "int", "list", "none", "str", "tuple")
 
 # Other packages' names for our parameters.
-_OTHER_NAMES: Final = {
+_NAMES_ELSEWHERE: Final = {
     other: name
     for name, others in {
         "tool_name_prefix": "tool_prefix prefix name_prefix tool_names_prefix",
@@ -124,8 +124,8 @@ class Options:
 
         :returns: The values by name.
         """
-        usual = unchanged_fields(self)
-        fields = [each.name for each in dataclasses.fields(self) if each.name not in usual]  # type: ignore[arg-type]
+        unchanged = unchanged_fields(self)
+        fields = [each.name for each in dataclasses.fields(self) if each.name not in unchanged]  # type: ignore[arg-type]
         return {name: getattr(self, name) for name in fields}
 
     def to_dict(self) -> dict[str, Any]:
@@ -174,18 +174,18 @@ def explains_options(cls: C) -> C:
     construct = cls.__init__  # type: ignore[misc]
     is_group = issubclass(cls, Options)
     parameters = inspect.signature(cls).parameters
-    own = [*parameters]
+    names = [*parameters]
     _parameters[cls.__name__] = parameters
 
     @functools.wraps(construct)
     def checked(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
-            if name not in own:
+            if name not in names:
                 raise TypeError(_unknown(cls.__name__, name))
         try:
             construct(self, *args, **options)
         except ValidationError as error:
-            msg = f"{getattr(cls, '_shown_as', cls.__name__)}: {_fault(own, error)}"
+            msg = f"{getattr(cls, '_shown_as', cls.__name__)}: {_describe_error(names, error)}"
         else:
             return
         raise (self._error if is_group else ValueError)(msg)
@@ -222,7 +222,7 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
             try:
                 return validated(*args, **options)
             except ValidationError as error:
-                msg = f"{owner}: {_fault(list(signature.parameters), error)}"
+                msg = f"{owner}: {_describe_error(list(signature.parameters), error)}"
             raise error_type(msg)
 
         return call  # type: ignore[return-value]
@@ -230,15 +230,15 @@ def checked(error_type: type[ValueError] = ValueError) -> Callable[[F], F]:
     return decorate
 
 
-def _fault(own: list[str], error: ValidationError) -> str:
+def _describe_error(names: list[str], error: ValidationError) -> str:
     # If a parameter takes several types, report the error of the type that the value comes closest to.
     errors = error.errors(include_url=False)
     first = max(errors, key=lambda each: len(each["loc"]))
     name, *inside = first["loc"] or ("",)
-    place = f"`{own[name] if isinstance(name, int) else name}`"
+    place = f"`{names[name] if isinstance(name, int) else name}`"
     # Other parts of pydantic's location are about its own schema, or name the expected class.
-    wanted = first.get("ctx", {}).get("class_name", "")
-    no_keys = (*_TYPES, wanted)
+    expected = first.get("ctx", {}).get("class_name", "")
+    no_keys = (*_PYDANTIC_TYPE_NAMES, expected)
     keys = [each for each in inside if isinstance(each, int) or (each.isidentifier() and each not in no_keys)]
     if keys:
         place += f" ({keys[-1]})"
@@ -247,22 +247,22 @@ def _fault(own: list[str], error: ValidationError) -> str:
     if first["type"] == "unexpected_positional_argument":
         return f"pass its parameters by their names{f', after the first {name}' if name else ''}"
     if first["type"] == "value_error":
-        said = str(first.get("ctx", {}).get("error"))
-        return f"{place} {said}" if said.startswith("must") else said
+        problem = str(first.get("ctx", {}).get("error"))
+        return f"{place} {problem}" if problem.startswith("must") else problem
     value = first["input"]
     # A value inside a mapping, or in place of a mapping, a list or a Secret, may be secret. A number out of bounds is
     # not.
     is_secret = first.get("ctx", {}).get("class") == "Secret"
     is_hidden = bool(inside) or is_secret or first["type"] in ("dict_type", "list_type", "sequence_str")
     is_out_of_bounds = first["type"].startswith(("greater_than", "less_than"))
-    is_shown = isinstance(value, _QUOTED) and (is_out_of_bounds or not is_hidden)
-    given = repr(value) if is_shown else type(value).__name__
-    said = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
+    is_shown = isinstance(value, _QUOTABLE_TYPES) and (is_out_of_bounds or not is_hidden)
+    shown = repr(value) if is_shown else type(value).__name__
+    problem = re.sub(r"^\w+ should", "must", first["msg"]).partition(" after validation")[0]
     if first["type"] == "sequence_str" or first.get("ctx", {}).get("class") == "Sequence":
-        said = "must be a valid list"
-    elif wanted and any(each["type"] == "dict_type" for each in errors):
-        said = f"must be of type {wanted}, or a dict of its fields"
-    return f"{place} {said}, got {given}"
+        problem = "must be a valid list"
+    elif expected and any(each["type"] == "dict_type" for each in errors):
+        problem = f"must be of type {expected}, or a dict of its fields"
+    return f"{place} {problem}, got {shown}"
 
 
 def _unknown(owner: str, name: str) -> str:
@@ -270,16 +270,16 @@ def _unknown(owner: str, name: str) -> str:
 
 
 def _advice(owner: str, name: str) -> str:
-    meant = _OTHER_NAMES.get(name, name)
-    if meant in _parameters[owner]:
-        return f"Use `{meant}`."
-    places = [place for place, parameters in _parameters.items() if meant in parameters]
-    return f"`{meant}` is a parameter of {', '.join(places)}." if places else _closest(name, _parameters[owner])
+    our_name = _NAMES_ELSEWHERE.get(name, name)
+    if our_name in _parameters[owner]:
+        return f"Use `{our_name}`."
+    places = [place for place, parameters in _parameters.items() if our_name in parameters]
+    return f"`{our_name}` is a parameter of {', '.join(places)}." if places else _closest(name, _parameters[owner])
 
 
-def _closest(name: str, own: Iterable[str]) -> str:
-    closest = difflib.get_close_matches(name, own, 1)
-    return f"Did you mean `{closest[0]}`?" if closest else f"It has: {', '.join(own)}."
+def _closest(name: str, names: Iterable[str]) -> str:
+    closest = difflib.get_close_matches(name, names, 1)
+    return f"Did you mean `{closest[0]}`?" if closest else f"It has: {', '.join(names)}."
 
 
 def texts(name: str, value: Any) -> list[str]:
@@ -291,12 +291,12 @@ def texts(name: str, value: Any) -> list[str]:
     :returns: The strings.
     :raises ValueError: If it is anything else.
     """
-    given = None if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
-    if given is None or not all(isinstance(each, str) for each in given):
-        what = type(value).__name__ if given is None else "one with other items"
-        msg = f"`{name}` must be a list of strings, got {what}"
+    items = None if isinstance(value, str | bytes) or not isinstance(value, Iterable) else list(value)
+    if items is None or not all(isinstance(each, str) for each in items):
+        actual = type(value).__name__ if items is None else "one with other items"
+        msg = f"`{name}` must be a list of strings, got {actual}"
         raise ValueError(msg)
-    return given
+    return items
 
 
 def own_parameters(instance: object, cls: Any) -> dict[str, Any]:
@@ -335,8 +335,8 @@ def short_repr(cls: C) -> C:
     """
 
     def __repr__(self: Any) -> str:  # noqa: N807
-        usual = unchanged_fields(self)
-        names = [field.name for field in dataclasses.fields(self) if field.repr and field.name not in usual]
+        unchanged = unchanged_fields(self)
+        names = [field.name for field in dataclasses.fields(self) if field.repr and field.name not in unchanged]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     cls.__repr__ = __repr__  # type: ignore[assignment, method-assign]
@@ -356,5 +356,5 @@ def unchanged_fields(instance: Any) -> set[str]:
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
-    made = field.default_factory
-    return field.default if made is dataclasses.MISSING else made()
+    factory = field.default_factory
+    return field.default if factory is dataclasses.MISSING else factory()

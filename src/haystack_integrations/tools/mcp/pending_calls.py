@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 
 from haystack_integrations.tools.mcp.parameters import short_repr
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, texts_in
+from haystack_integrations.tools.mcp.redaction import MIN_SECRET_LENGTH, texts_in
 
 __all__ = ["MCPPendingCall", "MCPQuestion"]
 
@@ -93,14 +93,14 @@ class MCPPendingCall:
         """
         The server's questions to the user. Empty if the server only runs a task.
         """
-        asked = []
+        questions = []
         for key, request in self.requests.items():
             if is_question(request):
                 params = request.get("params") or {}
                 url = params.get("url")
                 message = str(params.get("message", ""))
-                asked.append(MCPQuestion(key=key, message=message, schema=params.get("requestedSchema"), url=url))
-        return asked
+                questions.append(MCPQuestion(key=key, message=message, schema=params.get("requestedSchema"), url=url))
+        return questions
 
     @property
     def can_be_continued(self) -> bool:
@@ -168,7 +168,7 @@ def arguments_with_secrets(arguments: Mapping[str, Any], secrets: Collection[str
 
     def is_secret(text: str) -> bool:
         return any(
-            secret == text or (len(secret) >= SHORTEST_SECRET and secret in text) for secret in secrets if secret
+            secret == text or (len(secret) >= MIN_SECRET_LENGTH and secret in text) for secret in secrets if secret
         )
 
     return tuple(name for name, value in arguments.items() if any(map(is_secret, texts_in(value))))

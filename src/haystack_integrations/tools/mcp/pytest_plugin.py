@@ -52,7 +52,7 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
     marker = request.node.get_closest_marker("mcp_cassette")
     # The name includes the test's classes, because several classes may have tests of the same name.
     test = request.node.nodeid.partition("::")[2].replace("::", ".")
-    own = re.sub(r"[^\w.-]+", "_", test)
-    file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{own}.json"
+    file_name = re.sub(r"[^\w.-]+", "_", test)
+    file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{file_name}.json"
     mode: Any = request.config.getoption("--mcp-record-mode")
     return Cassette(request.path.parent / file, mode)

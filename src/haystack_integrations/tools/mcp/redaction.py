@@ -42,20 +42,20 @@ REDACTED = "***"
 SECRET_FIELDS = frozenset({"api_key", "env", "headers", "password", "secret", "token"})
 
 # Shorter values (a port, "true") occur in many texts without being secrets.
-SHORTEST_SECRET = 6
+MIN_SECRET_LENGTH = 6
 
 # Longest text in characters. Only the two ends of a longer text are kept, because the search blocks the loop of all
 # sessions.
-LONGEST_TEXT = 10_000
-_LONGEST_END = LONGEST_TEXT // 2 - 100
+MAX_TEXT_LENGTH = 10_000
+_MAX_END_LENGTH = MAX_TEXT_LENGTH // 2 - 100
 # Characters that are searched beyond an end, because a secret may extend there.
 _CUT_MARGIN = 10_000
 
 # How many secrets of calls, and of their callers, a connection remembers.
-MOST_CALL_SECRETS = 1_000
+MAX_CALL_SECRETS = 1_000
 
 # Prefixes of well-known tokens.
-_TOKENS = (
+_TOKEN_PREFIXES = (
     r"gh[opusr]_",
     r"github_pat_",
     r"gl(?:pat|dt|rt|ptt)-",
@@ -68,7 +68,7 @@ _TOKENS = (
     r"pypi-AgE",
     r"(?<![\w-])eyJ",
 )
-_SHORT_TOKENS = (r"[srp]k_(?:live|test|prod)_", r"xox[a-z](?:\.xox[a-z])?-", r"xapp-")
+_SHORT_TOKEN_PREFIXES = (r"[srp]k_(?:live|test|prod)_", r"xox[a-z](?:\.xox[a-z])?-", r"xapp-")
 
 # The credentials after `Bearer`, not the next word of a sentence ("Bearer authentication is required"): there must be a
 # digit, an inner capital, or more letters than in a word.
@@ -78,8 +78,8 @@ _CREDENTIALS = r"(?![\w-]+=[\"'])(?=\S{0,200}[0-9]|[\w-]{0,100}[a-z][A-Z]|\S{24}
 _WELL_KNOWN = [
     re.compile(pattern)
     for pattern in (
-        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_TOKENS)})[\w-]{{16,}}(?:\.[\w-]+)*",
-        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_SHORT_TOKENS)})[\w-]{{10,}}",
+        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_TOKEN_PREFIXES)})[\w-]{{16,}}(?:\.[\w-]+)*",
+        rf"(?<![A-Za-z0-9])()(?:{'|'.join(_SHORT_TOKEN_PREFIXES)})[\w-]{{10,}}",
         r"(hooks\.slack\.com/services/|/api/webhooks/)[\w/-]+",
         # User info of a URL; a short name without a password, as in `ssh://git@host`, is not a secret.
         r"(://)(?:[^/\s@:\"'<>]*:[^/\s@\"'<>]+|[^/\s@:\"'<>]{16,})(?=@)",
@@ -88,15 +88,15 @@ _WELL_KNOWN = [
 ]
 
 # Endings of names of options, variables and headers whose values are secrets.
-_NAME = (
+_NAME_ENDING = (
     r"(?:key|(?<!max[_-])token|secret|(?<!by)pass(?:word|wd|phrase|code)?|pwd|credentials?|cookie|auth(?:orization)?"
     r"|bearer|signature|(?<![a-z])(?:pat|dsn|otp|jwt|sas))"
 )
-_SECRET_NAME = re.compile(rf"(?i)(?!(?:old)?pwd$)[\w.-]*{_NAME}")
+_SECRET_NAME = re.compile(rf"(?i)(?!(?:old)?pwd$)[\w.-]*{_NAME_ENDING}")
 
 # Notations in an argument: `NAME=value`, `Name: value`, `"name": "value"`, `--name value`, `Bearer value`.
 _NAMED_SECRET = re.compile(
-    rf"(?i)(?<![\w.-])(?:[\w.-]*{_NAME}[\"']?\s*+(?:=|:(?!//))\s*|--[\w.-]*{_NAME}[\"']?\s++(?=[^\s-])"
+    rf"(?i)(?<![\w.-])(?:[\w.-]*{_NAME_ENDING}[\"']?\s*+(?:=|:(?!//))\s*|--[\w.-]*{_NAME_ENDING}[\"']?\s++(?=[^\s-])"
     r"|(?:bearer|basic)\s++(?=\S))"
 )
 
@@ -113,7 +113,7 @@ _HARMLESS_HEADERS = frozenset({"accept", "accept-language", "content-type", "hos
 
 # Python servers validate arguments with pydantic, whose errors abbreviate values to 50 characters, so a search for the
 # whole value would not find it.
-_REFUSED_VALUE = re.compile(r"input_value=[^\n]{0,300}?(?=, input_type=)")
+_PYDANTIC_INPUT = re.compile(r"input_value=[^\n]{0,300}?(?=, input_type=)")
 
 # Characters that the JSON of Go, Gson and .NET escapes, but Python's does not. (PHP escapes slashes.)
 _JSON_ESCAPES = (("<>&", "\\u{:04x}"), ("<>&='", "\\u{:04x}"), ("<>&'+`", "\\u{:04X}"))
@@ -143,7 +143,7 @@ def redact_value(value: Any) -> Any:
     :param value: A JSON value.
     :returns: A copy.
     """
-    return _mapped(value, redact_text)
+    return _map_texts(value, redact_text)
 
 
 def redact_url(url: str) -> str:
@@ -243,9 +243,9 @@ class Redactor:
 
         :param secrets: The values.
         """
-        self._given: frozenset[str] = frozenset()
+        self._server_secrets: frozenset[str] = frozenset()
         # The secrets of the latest calls, each with the ways in which it may be written.
-        self._latest: dict[str, frozenset[str]] = {}
+        self._call_secrets: dict[str, frozenset[str]] = {}
         self.learn(secrets)
 
     @property
@@ -253,7 +253,7 @@ class Redactor:
         """
         The values that are searched for.
         """
-        return self._given.union(self._latest)
+        return self._server_secrets.union(self._call_secrets)
 
     def learn(self, secrets: Iterable[str]) -> None:
         """
@@ -261,50 +261,50 @@ class Redactor:
 
         :param secrets: The values.
         """
-        self._given = self._given.union(secrets)
+        self._server_secrets = self._server_secrets.union(secrets)
         # The ways in which they may be written; the longest first, because one may contain another.
-        self.forms: list[str] = sorted(_forms_of(self._given), key=len, reverse=True)
+        self.forms: list[str] = sorted(_forms_of(self._server_secrets), key=len, reverse=True)
 
     def remember(self, secrets: Iterable[str]) -> None:
         """
-        Redact secrets of a call or its caller, until `MOST_CALL_SECRETS` newer ones have replaced them.
+        Redact secrets of a call or its caller, until `MAX_CALL_SECRETS` newer ones have replaced them.
 
         :param secrets: The values.
         """
         for secret in secrets:
-            self._latest[secret] = self._latest.pop(secret, frozenset()) or _forms_of((secret,))
-        while len(self._latest) > MOST_CALL_SECRETS:
-            del self._latest[next(iter(self._latest))]
+            self._call_secrets[secret] = self._call_secrets.pop(secret, frozenset()) or _forms_of((secret,))
+        while len(self._call_secrets) > MAX_CALL_SECRETS:
+            del self._call_secrets[next(iter(self._call_secrets))]
 
     def text(self, text: str) -> str:
         """
         Redact a text.
 
         :param text: A text that may quote the server.
-        :returns: The redacted text; only its beginning and end if it has more than `LONGEST_TEXT` characters.
+        :returns: The redacted text; only its beginning and end if it has more than `MAX_TEXT_LENGTH` characters.
         """
-        if len(text) <= LONGEST_TEXT:
-            return self._searched(text)
-        beginning = self._searched(text[: _LONGEST_END + _CUT_MARGIN])[:-_CUT_MARGIN][:_LONGEST_END]
-        end = self._searched(text[-_LONGEST_END - _CUT_MARGIN :])[_CUT_MARGIN:][-_LONGEST_END:]
+        if len(text) <= MAX_TEXT_LENGTH:
+            return self._redacted(text)
+        beginning = self._redacted(text[: _MAX_END_LENGTH + _CUT_MARGIN])[:-_CUT_MARGIN][:_MAX_END_LENGTH]
+        end = self._redacted(text[-_MAX_END_LENGTH - _CUT_MARGIN :])[_CUT_MARGIN:][-_MAX_END_LENGTH:]
         return f"{beginning} [... {len(text):,} characters in all ...] {end}"
 
-    def _searched(self, text: str) -> str:
+    def _redacted(self, text: str) -> str:
         return redact_text(self._without_declared(text))
 
     def _without_declared(self, text: str) -> str:
         forms = self.forms
-        if found := [form for latest in self._latest.values() for form in latest if form in text]:
+        if found := [form for latest in self._call_secrets.values() for form in latest if form in text]:
             forms = sorted({*forms, *found}, key=len, reverse=True)
         for form in forms:
             text = text.replace(form, REDACTED)
         if "input_value=" in text:
-            text = _REFUSED_VALUE.sub(self._without_abbreviated, text)
+            text = _PYDANTIC_INPUT.sub(self._without_abbreviated, text)
         return text
 
     def _without_abbreviated(self, quoted: re.Match[str]) -> str:
-        ends = (end for secret in self.secrets for end in (secret[:SHORTEST_SECRET], secret[-SHORTEST_SECRET:]))
-        is_quoted = any(len(end) == SHORTEST_SECRET and end in quoted[0] for end in ends)
+        ends = (end for secret in self.secrets for end in (secret[:MIN_SECRET_LENGTH], secret[-MIN_SECRET_LENGTH:]))
+        is_quoted = any(len(end) == MIN_SECRET_LENGTH and end in quoted[0] for end in ends)
         return f"input_value={REDACTED}" if is_quoted else quoted[0]
 
     def value(self, value: Any) -> Any:
@@ -316,16 +316,16 @@ class Redactor:
         """
         if isinstance(value, (Mapping, list, tuple)) and not _is_short(value):
             return f"{REDACTED} (left out, because it is too large)"
-        return _mapped(value, self.text)
+        return _map_texts(value, self.text)
 
-    def whole(self, value: Any) -> Any:
+    def redact_declared(self, value: Any) -> Any:
         """
         Redact only the declared secrets, in a value that is stored to be used again.
 
         :param value: A JSON value of any size.
         :returns: A copy without the secrets; the value itself if there are no secrets.
         """
-        return _mapped(value, self._without_declared) if self.secrets else value
+        return _map_texts(value, self._without_declared) if self.secrets else value
 
     def error(self, error: Exception) -> Exception:
         """
@@ -336,12 +336,12 @@ class Redactor:
         :returns: The exception; if its type does not allow changes, another exception with the redacted text. Causes
             that cannot be changed are left out.
         """
-        if self._clean(error, {}):
+        if self._redact_error(error, {}):
             return error
         replacement = RuntimeError(self.text(f"{type(error).__name__}: {error}"))
         return replacement.with_traceback(error.__traceback__)
 
-    def _clean(self, error: BaseException, known: dict[int, bool]) -> bool:
+    def _redact_error(self, error: BaseException, known: dict[int, bool]) -> bool:
         if id(error) in known:
             return known[id(error)]
         known[id(error)] = True
@@ -353,25 +353,27 @@ class Redactor:
                 vars(error)[name] = self.value(value)
         for name in ("__cause__", "__context__"):
             linked = getattr(error, name)
-            if linked is not None and not self._clean(linked, known):
+            if linked is not None and not self._redact_error(linked, known):
                 setattr(error, name, None)
         members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
         shown = f"{error} {error!r}"
-        known[id(error)] = all([self._searched(shown) == shown, *(self._clean(member, known) for member in members)])
+        known[id(error)] = all(
+            [self._redacted(shown) == shown, *(self._redact_error(member, known) for member in members)]
+        )
         return known[id(error)]
 
 
-def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {_mapped(name, change): _mapped(item, change) for name, item in value.items()}
-    return type(value)(_mapped(item, change) for item in value) if type(value) in (list, tuple) else value
+        return {_map_texts(name, change): _map_texts(item, change) for name, item in value.items()}
+    return type(value)(_map_texts(item, change) for item in value) if type(value) in (list, tuple) else value
 
 
 def _is_short(value: Any) -> bool:
     try:
-        return len(json.dumps(value, default=str)) <= 5 * LONGEST_TEXT
+        return len(json.dumps(value, default=str)) <= 5 * MAX_TEXT_LENGTH
     except (TypeError, ValueError, RecursionError):  # not JSON, or a reference cycle
         return False
 
@@ -379,11 +381,11 @@ def _is_short(value: Any) -> bool:
 def _forms_of(secrets: Iterable[str]) -> frozenset[str]:
     # A multi-line value may be quoted line by line.
     parts = {part.strip() for secret in secrets for part in (secret, *secret.splitlines())}
-    forms = (form for part in parts if len(part) >= SHORTEST_SECRET for form in _written(part))
-    return frozenset(form for form in forms if len(form) >= SHORTEST_SECRET)
+    forms = (form for part in parts if len(part) >= MIN_SECRET_LENGTH for form in _spellings(part))
+    return frozenset(form for form in forms if len(form) >= MIN_SECRET_LENGTH)
 
 
-def _written(value: str) -> Iterator[str]:
+def _spellings(value: str) -> Iterator[str]:
     """List the ways in which a text may quote a value."""
     data = value.encode(errors="surrogatepass")
     yield from (value, repr(value)[1:-1], ascii(value)[1:-1])
@@ -420,12 +422,12 @@ def secrets_in(fields: Mapping[str, Any]) -> set[str]:
     for field, value in fields.items():
         if isinstance(value, Mapping):
             for name, item in value.items():
-                found.update(_declared(item, is_secret=_is_secret(field, str(name), _plain(item))))
+                found.update(_secrets_of_value(item, is_secret=_is_secret(field, str(name), _resolved(item))))
             continue
         for item in value if isinstance(value, (list, tuple)) else [value]:
-            found.update(_declared(item, is_secret=field in SECRET_FIELDS))
+            found.update(_secrets_of_value(item, is_secret=field in SECRET_FIELDS))
         if field == "args":
-            found.update(_secrets_of_args(map(_plain, value or ())))
+            found.update(_secrets_of_args(map(_resolved, value or ())))
     return found
 
 
@@ -440,7 +442,7 @@ def _is_ordinary(value: str) -> bool:
     return value.isalpha() or value.isdecimal() or os.path.isabs(value)
 
 
-def _plain(value: Any) -> str:
+def _resolved(value: Any) -> str:
     if not isinstance(value, Secret):
         return value if isinstance(value, str) else ""
     try:
@@ -449,8 +451,8 @@ def _plain(value: Any) -> str:
         return ""
 
 
-def _declared(value: Any, *, is_secret: bool) -> Iterator[str]:
-    plain = _plain(value)
+def _secrets_of_value(value: Any, *, is_secret: bool) -> Iterator[str]:
+    plain = _resolved(value)
     if isinstance(value, SecretTemplate):  # only its variables are secret: the whole, e.g. a URL, may be shown
         yield from value.secrets()
     elif isinstance(value, Secret):

@@ -63,8 +63,8 @@ class MCPRequestContext:
             value = getattr(self, name)
             # An empty token is a mistake: the call would be sent without a token.
             if value is not None and (not isinstance(value, kinds) or value == ""):
-                what = "an empty string" if value == "" else type(value).__name__
-                msg = f"mcp_request_context: `{name}` must be {choices}, or None, got {what}"
+                actual = "an empty string" if value == "" else type(value).__name__
+                msg = f"mcp_request_context: `{name}` must be {choices}, or None, got {actual}"
                 raise ValueError(msg)
 
 
@@ -186,12 +186,12 @@ def mcp_request_context(
     :raises RuntimeError: At the end of the block, if it began in another thread or task.
     """
     context = MCPRequestContext(user=user, token=token, headers=headers, meta=meta)
-    reset = current_context.set(context)
+    token_of_block = current_context.set(context)
     try:
         yield context
     finally:
         try:
-            current_context.reset(reset)
+            current_context.reset(token_of_block)
         except ValueError:
             msg = (
                 "mcp_request_context: the block ends in another thread or task than it began in, so calls in between "

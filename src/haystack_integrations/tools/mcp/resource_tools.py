@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 # Longest description, and longest name, in a line of a listing, in characters.
-_LONGEST_FACT = 200
+_MAX_FACT_LENGTH = 200
 
-_OFFSET = {"type": "integer", "minimum": 0, "default": 0}
+_OFFSET_SCHEMA = {"type": "integer", "minimum": 0, "default": 0}
 
 
 @stored_in("haystack_integrations.tools.mcp")
@@ -122,9 +122,9 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             "list_resources",
             f"List the resources that can be read with {reading}: documents, files and other data. A template has "
             "names in braces; fill them in to get a URI.",
-            {"query": query, "offset": {**_OFFSET, "description": "How many to skip."}},
+            {"query": query, "offset": {**_OFFSET_SCHEMA, "description": "How many to skip."}},
             self._list,
-            self._listed,
+            self._list_async,
         )
 
     def _reading_tool(self) -> Tool:
@@ -132,12 +132,14 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
         return self._tool(
             "read_resource",
             f"Read a resource by its URI, at most {self.max_size} characters at a time.",
-            {"uri": uri, "offset": {**_OFFSET, "description": "How many characters to skip."}},
+            {"uri": uri, "offset": {**_OFFSET_SCHEMA, "description": "How many characters to skip."}},
             self._read_text,
-            self._text_read,
+            self._read_text_async,
         )
 
-    def _tool(self, name: str, description: str, properties: dict[str, Any], function: Any, native: Any) -> Tool:
+    def _tool(
+        self, name: str, description: str, properties: dict[str, Any], function: Any, async_function: Any
+    ) -> Tool:
         required = [parameter for parameter, schema in properties.items() if "default" not in schema]
         parameters = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
         return Tool(
@@ -146,36 +148,36 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             parameters=parameters,
             function=function,
             outputs_to_string={"raw_result": True},
-            **({"async_function": native} if HAS_ASYNC_FUNCTION else {}),
+            **({"async_function": async_function} if HAS_ASYNC_FUNCTION else {}),
         )
 
     def _admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
         tool_name = provider_safe_name(name, self.tool_name_prefix)
-        fitted = fit_arguments_of_own(tool_name, {parameter: {"type": "string"}, "offset": _OFFSET}, arguments)
+        fitted = fit_arguments_of_own(tool_name, {parameter: {"type": "string"}, "offset": _OFFSET_SCHEMA}, arguments)
         admit_call(tool_name, is_mcp_tool=False)
         return fitted.get(parameter, ""), fitted.get("offset", 0)
 
     def _list(self, **arguments: Any) -> str:
-        return self._connection._submit(self._listed(**arguments))
+        return self._connection._submit(self._list_async(**arguments))
 
-    async def _listed(self, **arguments: Any) -> str:
+    async def _list_async(self, **arguments: Any) -> str:
         query, offset = self._admit("list_resources", "query", arguments)
         resources = await self._connection.list_resources_async()
         templates = await self._connection.list_resource_templates_async()
-        return self._listing(resources, templates, query, offset)
+        return self._format_listing(resources, templates, query, offset)
 
     def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
-        return self._connection._submit(self._text_read(**arguments))
+        return self._connection._submit(self._read_text_async(**arguments))
 
-    async def _text_read(self, **arguments: Any) -> str | list[ContentPart]:
+    async def _read_text_async(self, **arguments: Any) -> str | list[ContentPart]:
         uri, offset = self._admit("read_resource", "uri", arguments)
         await self._connection._start_async()  # so that the check does not import the SDK in this loop
-        return self._contents(await self._connection.read_resource_async(self._checked(uri)), offset)
+        return self._format_contents(await self._connection.read_resource_async(self._check_uri(uri)), offset)
 
     def _may_read(self, uri: str) -> bool:
         return self.uris is None or matches_any(uri, self.uris)
 
-    def _checked(self, uri: str) -> str:
+    def _check_uri(self, uri: str) -> str:
         if not uri:
             msg = "`uri` must be the URI of a resource"
             raise ValueError(msg)
@@ -184,7 +186,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             raise ValueError(msg)
         return uri
 
-    def _listing(
+    def _format_listing(
         self,
         resources: Iterable[types.Resource],
         templates: Iterable[types.ResourceTemplate],
@@ -206,7 +208,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             shown.append(more if left > 0 else f"[there are only {len(found)}]")
         return "\n".join(shown)
 
-    def _contents(self, result: types.ReadResourceResult, offset: int) -> str | list[ContentPart]:
+    def _format_contents(self, result: types.ReadResourceResult, offset: int) -> str | list[ContentPart]:
         texts: list[str] = []
         parts: list[ContentPart] = []
         for contents in result.contents:
@@ -272,7 +274,7 @@ def toolset_of_reader(tool: Tool | None) -> MCPResourceToolset | None:
 
 def _shortened(text: str) -> str:
     text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_FACT else f"{text[: _LONGEST_FACT - 1]}…"
+    return text if len(text) <= _MAX_FACT_LENGTH else f"{text[: _MAX_FACT_LENGTH - 1]}…"
 
 
 def _line(kind: str, uri: str, listed: types.Resource | types.ResourceTemplate) -> str:

@@ -60,14 +60,14 @@ from haystack_integrations.tools.mcp.tool_base import Connected, LiveToolset
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The maximum number of tools that one search loads, no matter how many the model asks for.
-MOST_RESULTS: Final = 20
+MAX_RESULTS: Final = 20
 
 DESCRIPTION: Final = (
     "Find and load tools. Use this first whenever no loaded tool does what is needed: there are many more. Tools that "
     "are found can be called from then on."
 )
-_ARGUMENTS: Final = {"tool_keywords": {"type": "string"}, "k": {"type": "integer"}}
-_PARAMETERS: Final = {
+_ARGUMENT_SCHEMAS: Final = {"tool_keywords": {"type": "string"}, "k": {"type": "integer"}}
+_PARAMETER_DESCRIPTIONS: Final = {
     "tool_keywords": "What the tool should do, in words that its name or description is likely to have, e.g. 'weather "
     "forecast city'. Not the question of the user.",
     "k": "How many tools to load at most (default: {top_k}).",
@@ -105,7 +105,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self,
         catalog: list[Tool | Toolset] | Toolset,
         *,
-        top_k: Annotated[int, Field(ge=1, le=MOST_RESULTS)] = 3,
+        top_k: Annotated[int, Field(ge=1, le=MAX_RESULTS)] = 3,
         search_threshold: Positive = 8,
         search_tool_name: Text = "search_tools",
         search_tool_description: str | None = None,
@@ -136,26 +136,26 @@ class MCPSearchableToolset(Compound, LiveToolset):
         # Whether there are too few tools for a search; None before warm-up.
         self._is_small: bool | None = None
         # The tools found outside of runs of Agents. On Haystack 3, each run has its own.
-        self._shared = ToolsFound(self)
-        super().__init__(tools=[self._shared.search_tool])
+        self._found_outside_runs = ToolsFound(self)
+        super().__init__(tools=[self._found_outside_runs.search_tool])
 
-    def _tools_now(self, *, strictly: bool) -> dict[str, Tool]:
+    def _current_tools(self, *, strictly: bool) -> dict[str, Tool]:
         tools: dict[str, Tool] = {}
-        twice = []
+        duplicates = []
         for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
             if tool.name == self.search_tool_name or tools.setdefault(tool.name, tool) is not tool:
-                twice.append(tool.name)
+                duplicates.append(tool.name)
         # During a run, the first tool with a name keeps it.
-        if twice and strictly:
+        if duplicates and strictly:
             msg = (
-                f"{type(self).__name__}: more than one tool is called {', '.join(map(repr, twice))}. Pass "
+                f"{type(self).__name__}: more than one tool is called {', '.join(map(repr, duplicates))}. Pass "
                 "`tool_name_prefix` to the MCPToolset of one of them."
             )
             raise MCPConfigurationError(msg)
         return tools
 
-    def _settle(self) -> None:
-        tools = self._tools_now(strictly=True)
+    def _update_index(self) -> None:
+        tools = self._current_tools(strictly=True)
         self._is_small = len(tools) < self.search_threshold
         if not self._is_small:
             self._index_of(tools)
@@ -175,7 +175,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: If two tools have the same name.
         """
         warm_up_tools(self.catalog)
-        self._settle()
+        self._update_index()
 
     async def warm_up_async(self) -> None:
         """
@@ -185,7 +185,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: As `warm_up`.
         """
         await warm_up_tools_async(self.catalog)
-        await asyncio.to_thread(self._settle)
+        await asyncio.to_thread(self._update_index)
 
     def close(self) -> None:
         """
@@ -231,10 +231,10 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
         On Haystack 3, each run of an Agent begins without any. On Haystack 2.31, all runs share the tools they find.
         """
-        self._shared.clear()
+        self._found_outside_runs.clear()
 
     def _search(self, found: ToolsFound, arguments: dict[str, Any]) -> str:
-        fitted = fit_arguments_of_own(self.search_tool_name, _ARGUMENTS, arguments)
+        fitted = fit_arguments_of_own(self.search_tool_name, _ARGUMENT_SCHEMAS, arguments)
         tool_keywords, k = fitted.get("tool_keywords", ""), fitted.get("k")
         admit_call(self.search_tool_name, is_mcp_tool=False)
         if not tool_keywords.strip():
@@ -243,8 +243,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
             self.warm_up()
         else:
             self._refresh()
-        tools = self._tools_now(strictly=False)
-        names = self._index_of(tools).search(tool_keywords, max(1, min(k or self.top_k, MOST_RESULTS)), found.names)
+        tools = self._current_tools(strictly=False)
+        names = self._index_of(tools).search(tool_keywords, max(1, min(k or self.top_k, MAX_RESULTS)), found.names)
         if not names:
             return f"None of {len(tools)} tools was found with these words. Try others."
         found.show(tools[name] for name in names)
@@ -274,7 +274,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         if self._is_small is None:
             self.warm_up()
-        self._is_small = len(self._tools_now(strictly=False)) < self.search_threshold
+        self._is_small = len(self._current_tools(strictly=False)) < self.search_threshold
         tools = ToolsFound(self, selected_tool_names, is_small=self._is_small)
         return tools
 
@@ -284,7 +284,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
         :returns: The search tool, and the tools that it has found; all tools if there are few.
         """
-        return iter(self._shared)
+        return iter(self._found_outside_runs)
 
     def get_selectable_tools(self) -> list[Tool]:
         """
@@ -292,7 +292,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
         :returns: All tools of the catalog, found or not.
         """
-        return list(self._tools_now(strictly=False).values())
+        return list(self._current_tools(strictly=False).values())
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -334,7 +334,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return partial(type(self), **own_parameters(self, MCPSearchableToolset)), ()
 
     def _repr_html_(self) -> str:
-        tools = self._tools_now(strictly=False)
+        tools = self._current_tools(strictly=False)
         return html_table(tools.values(), f"{type(self).__name__}, which searches {len(tools)} tools")
 
     def __repr__(self) -> str:
@@ -361,12 +361,12 @@ class ToolsFound(ToolsOfRun):
         :param is_small: Whether all tools are shown; None to follow the toolset.
         """
         # Add the search tool to the names, because it is not in the catalog.
-        super().__init__(toolset, self._tools_now, None if names is None else {*names, toolset.search_tool_name})
+        super().__init__(toolset, self._current_tools, None if names is None else {*names, toolset.search_tool_name})
         self._toolset = toolset
         self._is_small = is_small
         self._found: dict[str, Tool] = {}
         # If a run of Haystack 3 sees all tools, it keeps those with which it began.
-        self._all = [_of_run(item, names) for item in tool_items(toolset.catalog)] if is_small else None
+        self._all_tools = [_spawned(item, names) for item in tool_items(toolset.catalog)] if is_small else None
         description = toolset.search_tool_description
         self.search_tool: Tool = Tool(
             name=toolset.search_tool_name,
@@ -393,11 +393,11 @@ class ToolsFound(ToolsOfRun):
         """
         self._found = {}
 
-    def _tools_now(self) -> list[Tool]:
+    def _current_tools(self) -> list[Tool]:
         is_small = self._toolset._is_small if self._is_small is None else self._is_small
         if not is_small:
             return [self.search_tool, *self._found.values()]
-        return flatten_tools_or_toolsets(self._toolset.catalog if self._all is None else self._all)
+        return flatten_tools_or_toolsets(self._toolset.catalog if self._all_tools is None else self._all_tools)
 
     def get_selectable_tools(self) -> list[Tool]:
         """
@@ -406,18 +406,18 @@ class ToolsFound(ToolsOfRun):
         return self._toolset.get_selectable_tools()
 
 
-def _of_run(item: Any, names: set[str] | None) -> Any:
+def _spawned(item: Any, names: set[str] | None) -> Any:
     spawn = getattr(item, "spawn", None)
     return item if spawn is None else spawn(names)
 
 
 def _search_parameters(descriptions: Mapping[Any, str], top_k: int) -> dict[str, Any]:
-    described = {**_PARAMETERS, "k": _PARAMETERS["k"].format(top_k=top_k), **descriptions}
+    described = {**_PARAMETER_DESCRIPTIONS, "k": _PARAMETER_DESCRIPTIONS["k"].format(top_k=top_k), **descriptions}
     return {
         "type": "object",
         "properties": {
             "tool_keywords": {"type": "string", "description": described["tool_keywords"]},
-            "k": {"type": "integer", "minimum": 1, "maximum": MOST_RESULTS, "description": described["k"]},
+            "k": {"type": "integer", "minimum": 1, "maximum": MAX_RESULTS, "description": described["k"]},
         },
         "required": ["tool_keywords"],
     }
@@ -436,7 +436,7 @@ class ToolIndex:
         """
         self.facts = facts
         store = private_document_store()
-        documents = [_document(name, own) for name, own in facts.items()]
+        documents = [_document(name, tool_facts) for name, tool_facts in facts.items()]
         if documents and len(documents) % 2 == 0:
             # BM25 ignores a word in exactly half of the documents, such as the prefix of one of two servers.
             documents.append(Document(content=""))

@@ -28,9 +28,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _STORED_TYPE = "env_template"
 
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
-_VARIABLE = re.compile(r"(?:env:|envFile:(?P<file>.+):)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
+_REFERENCE = re.compile(r"(?:env:|envFile:(?P<file>.+):)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-.*)?", re.DOTALL)
 # How much of a file of variables is read, in characters.
-_LARGEST_ENV_FILE = 1_000_000
+_MAX_ENV_FILE_LENGTH = 1_000_000
 
 VARIABLE_FORMS = "`${NAME}`, `${NAME:-default}` or `${env:NAME}`"
 
@@ -94,8 +94,8 @@ class SecretTemplate(Secret):
 
         :returns: Names of variables that are not set and have no default.
         """
-        lacking = (each.name for each in _variables(self._template) if each.default is None and each.value() is None)
-        return list(dict.fromkeys(lacking))
+        missing = (each.name for each in _variables(self._template) if each.default is None and each.value() is None)
+        return list(dict.fromkeys(missing))
 
     def secrets(self) -> set[str]:
         """
@@ -182,7 +182,7 @@ def read_env_file(file: Path) -> EnvFile:
     if not file.is_file():  # reading a device may never end
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     with file.open(encoding="utf-8-sig", errors="replace") as lines:
-        text = lines.read(_LARGEST_ENV_FILE)
+        text = lines.read(_MAX_ENV_FILE_LENGTH)
     # Not `dotenv_values`, which logs each unreadable line at every call, without the name of the file.
     bindings = list(parse_stream(io.StringIO(text)))
     values = {each.key: each.value for each in bindings if each.key is not None and each.value is not None}
@@ -190,18 +190,18 @@ def read_env_file(file: Path) -> EnvFile:
 
 
 def _substitute(template: str, value: Callable[[_Variable], str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: value(_parsed(match)), template)
+    return _PLACEHOLDER.sub(lambda match: value(_parse_variable(match)), template)
 
 
 def _variables(template: str) -> Iterator[_Variable]:
     if "${" in _PLACEHOLDER.sub("", template):
         msg = f"a `${{` is not closed, or has another inside; variables are written {VARIABLE_FORMS}"
         raise ValueError(msg)
-    return (_parsed(match) for match in _PLACEHOLDER.finditer(template))
+    return (_parse_variable(match) for match in _PLACEHOLDER.finditer(template))
 
 
-def _parsed(match: re.Match[str]) -> _Variable:
-    variable = _VARIABLE.fullmatch(match[1])
+def _parse_variable(match: re.Match[str]) -> _Variable:
+    variable = _REFERENCE.fullmatch(match[1])
     if variable is None:
         name, has_default, _ = match[1].partition(":-")  # the default may be a secret, so it is not shown
         msg = f"`${{{name}{has_default and ':-…'}}}` is not a variable; write {VARIABLE_FORMS}"
@@ -221,7 +221,7 @@ def from_template(text: str) -> str | Secret:
     """
     match = _PLACEHOLDER.fullmatch(text)
     if match is not None:
-        variable = _parsed(match)
+        variable = _parse_variable(match)
         if variable.default is None and variable.file is None:
             return Secret.from_env_var(variable.name)
     return SecretTemplate(text) if "${" in text else text

@@ -36,11 +36,11 @@ __all__ = ["instructions_for_model"]
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Longest description of a tool in characters; OpenAI refuses the whole request if one is longer.
-_LONGEST_DESCRIPTION: Final = 1024
+_MAX_DESCRIPTION_LENGTH: Final = 1024
 # Fewer characters of the instructions would be useless.
-_FEWEST: Final = 40
+_MIN_INSTRUCTIONS_LENGTH: Final = 40
 # The length of the remark at the end of instructions that are cut.
-_REMARK: Final = len(" [… 9999999 more characters]")
+_REMARK_LENGTH: Final = len(" [… 9999999 more characters]")
 
 _TEMPLATE: Final = """
 
@@ -65,8 +65,8 @@ def instructions_for_model(
 
     ```python
     with MCPToolset(server_info) as toolset:
-        said = instructions_for_model(toolset)
-        messages = [ChatMessage.from_system(said), question] if said else [question]
+        instructions = instructions_for_model(toolset)
+        messages = [ChatMessage.from_system(instructions), question] if instructions else [question]
     ```
 
     :param tools: A Tool, a Toolset, or a list of them. Tools without a snapshot must be warm.
@@ -75,8 +75,8 @@ def instructions_for_model(
     :returns: The text; None if no server has instructions.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
-    said = instructions_by_server(item for item in connected_items(tools) if isinstance(item, ToolBase))
-    return "\n\n".join(fenced_instructions(said, max_chars=max_chars, template=template)) or None
+    instructions = instructions_by_server(item for item in connected_items(tools) if isinstance(item, ToolBase))
+    return "\n\n".join(fenced_instructions(instructions, max_chars=max_chars, template=template)) or None
 
 
 def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
@@ -93,13 +93,13 @@ def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
             sources.append(tool)
         elif sources[known[0]].snapshot is None and tool.snapshot is not None:
             sources[known[0]] = tool
-    said: dict[str, str | None] = {}
+    instructions: dict[str, str | None] = {}
     for source in sources:
-        said[_unused(source._known_name(), said)] = source._guarded_instructions()
-    return said
+        instructions[_unique_name(source._name_for_model(), instructions)] = source._guarded_instructions()
+    return instructions
 
 
-def _unused(name: str, taken: Container[str]) -> str:
+def _unique_name(name: str, taken: Container[str]) -> str:
     number, unused = 2, name
     while unused in taken:
         number, unused = number + 1, f"{name} {number}"
@@ -114,22 +114,23 @@ def with_instructions(tools: Iterable[Tool]) -> list[Tool]:
     :returns: The tools. In each such toolset, a copy with instructions replaces the tool with the shortest description.
     """
     shown = without_instructions(tools)
-    offers: dict[ToolBase, dict[int, MCPTool]] = {}
-    for place, tool in enumerate(shown):
+    candidates: dict[ToolBase, dict[int, MCPTool]] = {}
+    for position, tool in enumerate(shown):
         if isinstance(tool, MCPTool) and tool._toolset is not None and tool._toolset.tool_options.include_instructions:
-            offers.setdefault(tool._toolset, {})[place] = tool
-    for toolset, offered in offers.items():
-        said = toolset._guarded_instructions()
-        place, carrier = min(offered.items(), key=lambda offer: len(offer[1].description))
-        if not said:
+            candidates.setdefault(tool._toolset, {})[position] = tool
+    for toolset, tools_by_position in candidates.items():
+        instructions = toolset._guarded_instructions()
+        position, shortest = min(tools_by_position.items(), key=lambda offer: len(offer[1].description))
+        if not instructions:
             if not toolset._connection.is_ready:  # after a loss, a run goes on with the descriptions that it had
-                shown[place] = (carrier._original or carrier)._copies.get((carrier.name, True), carrier)
+                copies = (shortest._copied_from or shortest)._renamed_copies
+                shown[position] = copies.get((shortest.name, True), shortest)
             continue
-        room = _LONGEST_DESCRIPTION - len(carrier.description) - len(_fenced(toolset, ".", 1)) - _REMARK
-        if room < _FEWEST:
-            _warn_of_descriptions(toolset._known_name())
+        room = _MAX_DESCRIPTION_LENGTH - len(shortest.description) - len(_fenced(toolset, ".", 1)) - _REMARK_LENGTH
+        if room < _MIN_INSTRUCTIONS_LENGTH:
+            _warn_of_descriptions(toolset._name_for_model())
         else:
-            shown[place] = carrier._as(carrier.name, _fenced(toolset, said, room))
+            shown[position] = shortest._renamed(shortest.name, _fenced(toolset, instructions, room))
     return shown
 
 
@@ -140,7 +141,7 @@ def without_instructions(tools: Iterable[Tool]) -> list[Tool]:
     :param tools: The tools.
     :returns: The tools with their own descriptions.
     """
-    return [tool._as(tool.name) if isinstance(tool, MCPTool) else tool for tool in tools]
+    return [tool._renamed(tool.name) if isinstance(tool, MCPTool) else tool for tool in tools]
 
 
 @cache
@@ -152,5 +153,7 @@ def _warn_of_descriptions(server: str) -> None:
     )
 
 
-def _fenced(toolset: ToolBase, said: str, max_chars: int) -> str:
-    return "".join(fenced_instructions({toolset._known_name(): said}, max_chars=max_chars, template=_TEMPLATE))
+def _fenced(toolset: ToolBase, instructions: str, max_chars: int) -> str:
+    return "".join(
+        fenced_instructions({toolset._name_for_model(): instructions}, max_chars=max_chars, template=_TEMPLATE)
+    )

@@ -63,7 +63,7 @@ DriftKind = Literal[
 
 Definition = dict[str, Any]
 
-_WORDS: Final[dict[str, str]] = {
+_KIND_DESCRIPTIONS: Final[dict[str, str]] = {
     "added": "it is new",
     "removed": "it is gone",
     "description": "its text changed",
@@ -83,9 +83,9 @@ _HARMLESS: Final = {
 }
 
 # Longest value and name that are shown, in characters, and the maximum number of tools in one line.
-_LONGEST_VALUE: Final = 300
-_LONGEST_NAME: Final = 128
-_MOST_TOOLS: Final = 10
+_MAX_VALUE_LENGTH: Final = 300
+_MAX_NAME_LENGTH: Final = 128
+_MAX_TOOLS_PER_LINE: Final = 10
 
 
 @short_repr
@@ -119,24 +119,28 @@ class MCPToolDrift:
         """
         Describe the drift in one line, or in three with the values. Invisible characters are escaped.
         """
-        what = f"tool {_name(self.tool)}: {_WORDS[self.kind]}" if self.tool else _WORDS[self.kind]
+        difference = (
+            f"tool {_quoted_name(self.tool)}: {_KIND_DESCRIPTIONS[self.kind]}"
+            if self.tool
+            else _KIND_DESCRIPTIONS[self.kind]
+        )
         where = f" ({self.path})" if self.path else ""
         if self.kind in ("added", "removed"):
-            return f"{what}{where}"
-        return f"{what}{where}\n  - {_shown(self.before)}\n  + {_shown(self.after)}"
+            return f"{difference}{where}"
+        return f"{difference}{where}\n  - {_shown_value(self.before)}\n  + {_shown_value(self.after)}"
 
 
-def _name(tool: str) -> str:
+def _quoted_name(tool: str) -> str:
     # The name must stay on one line, so invisible characters are escaped.
     text = escaped_text(json.dumps(tool, ensure_ascii=False))[1:-1]
-    return f"'{text if len(text) <= _LONGEST_NAME else f'{text[:_LONGEST_NAME]}…'}'"
+    return f"'{text if len(text) <= _MAX_NAME_LENGTH else f'{text[:_MAX_NAME_LENGTH]}…'}'"
 
 
-def _shown(value: Any) -> str:
+def _shown_value(value: Any) -> str:
     if value is None:
         return "(nothing)"
     text = escaped_text(json.dumps(value, ensure_ascii=False))
-    return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}… ({len(text)} characters)"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}… ({len(text)} characters)"
 
 
 @dataclass(frozen=True)
@@ -194,10 +198,10 @@ class MCPDriftReport:
         named = [drift for drift in self if names_of_new_tools or drift.kind != "added"]
         kinds: dict[str, dict[str, None]] = {}  # the kinds of each tool, in order
         for drift in named:
-            kinds.setdefault(_name(drift.tool) if drift.tool else "the server", {})[drift.kind] = None
-        shown = [f"{tool} ({', '.join(known)})" for tool, known in kinds.items()][:_MOST_TOOLS]
-        if len(kinds) > _MOST_TOOLS:
-            shown.append(f"and {len(kinds) - _MOST_TOOLS} more")
+            kinds.setdefault(_quoted_name(drift.tool) if drift.tool else "the server", {})[drift.kind] = None
+        shown = [f"{tool} ({', '.join(known)})" for tool, known in kinds.items()][:_MAX_TOOLS_PER_LINE]
+        if len(kinds) > _MAX_TOOLS_PER_LINE:
+            shown.append(f"and {len(kinds) - _MAX_TOOLS_PER_LINE} more")
         if unnamed := len(self) - len(named):
             shown.append(f"{unnamed} new {'tool' if unnamed == 1 else 'tools'}")
         return ", ".join(shown)
@@ -263,8 +267,8 @@ class PinnedTool:
             "name": tool.name,
             "title": tool.title,
             "description": tool.description,
-            "inputSchema": map_keywords(tool.input_schema, _in_order),
-            "outputSchema": map_keywords(tool.output_schema, _in_order),
+            "inputSchema": map_keywords(tool.input_schema, _with_sorted_lists),
+            "outputSchema": map_keywords(tool.output_schema, _with_sorted_lists),
             "annotations": tool.annotations and tool.annotations.model_dump(by_alias=True, exclude_none=True),
         }
         return cls(deepcopy({key: value for key, value in definition.items() if value not in (None, "", {})}))
@@ -303,7 +307,7 @@ class PinnedTool:
         return tool
 
 
-def _in_order(keyword: str, value: Any) -> Any:
+def _with_sorted_lists(keyword: str, value: Any) -> Any:
     # Sort the lists whose order has no meaning in JSON Schema.
     is_sorted = keyword in ("required", "type") and isinstance(value, list)
     return sorted(set(value)) if is_sorted and all(isinstance(each, str) for each in value) else value
@@ -512,8 +516,8 @@ class MCPToolSnapshot:
                 instructions=data["instructions"],
             )
         except (AttributeError, KeyError, TypeError) as error:
-            what = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
-            msg = f"it is not a snapshot of tools: {what}"
+            problem = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+            msg = f"it is not a snapshot of tools: {problem}"
             raise ValueError(msg) from None
 
     def __repr__(self) -> str:
@@ -609,7 +613,7 @@ def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[
 OnDrift = Literal["error", "quarantine", "warn"]
 
 # How many reports are kept. Each session of an identity has its own listing.
-_MOST_REPORTS: Final = 64
+_MAX_REPORTS: Final = 64
 
 
 def _snapshot_or_path(value: Any) -> Any:
@@ -697,11 +701,11 @@ class SnapshotGuard:
         self._server = server
         # Reports by the numbers of listings, which are never reused.
         self._reports: dict[int, MCPDriftReport] = {}
-        self._logged = MCPDriftReport()
+        self._last_logged = MCPDriftReport()
         # The latest report.
         self.latest: MCPDriftReport | None = None
         # Called with a new listing of the server info's own session, before a call is sent. It must not raise.
-        self.take_over: Callable[[ToolListing], None] | None = None
+        self.on_new_listing: Callable[[ToolListing], None] | None = None
 
     def pinned(self, tool_name: str) -> types.Tool:
         """
@@ -726,7 +730,7 @@ class SnapshotGuard:
         report = self._reports.get(listing.number)
         if report is None:
             # Not in the loop of all sessions, because the user's `tool_filter` may block, and a listing may be long.
-            report = await start_in_thread(self._judge, listing, name="mcp-haystack-snapshot")
+            report = await start_in_thread(self._check_listing, listing, name="mcp-haystack-snapshot")
         if not self.is_error(report):
             if self._on_drift != "quarantine" or tool_name not in report.tools:
                 return None
@@ -734,11 +738,11 @@ class SnapshotGuard:
         # The model sees this sentence, and must not read names of tools that nobody has reviewed.
         return self._sentence(report.summary(names_of_new_tools=False))
 
-    def _judge(self, listing: ToolListing) -> MCPDriftReport:
+    def _check_listing(self, listing: ToolListing) -> MCPDriftReport:
         report = self.report(listing)
         # Another identity may have other tools.
-        if self.take_over is not None and current_identity.get().key is None:
-            self.take_over(listing)
+        if self.on_new_listing is not None and current_identity.get().key is None:
+            self.on_new_listing(listing)
         return report
 
     def report(self, listing: ToolListing) -> MCPDriftReport:
@@ -753,8 +757,8 @@ class SnapshotGuard:
         if known is not None:
             return known
         report = self._compare(listing)
-        if len(self._reports) >= _MOST_REPORTS:
-            self._reports = dict([*self._reports.items()][_MOST_REPORTS // 2 :])
+        if len(self._reports) >= _MAX_REPORTS:
+            self._reports = dict([*self._reports.items()][_MAX_REPORTS // 2 :])
         self._reports[listing.number] = self.latest = report
         self._log_once(report)
         return report
@@ -790,32 +794,32 @@ class SnapshotGuard:
         before: dict[str, PinnedTool] = {}
         after: dict[str, PinnedTool] = {}
         for name in self._pinned.keys() | listed.keys():
-            pinned, now = self._pinned.get(name), listed.get(name)
-            if self._is_chosen(name, pinned, now):
+            pinned, current = self._pinned.get(name), listed.get(name)
+            if self._is_chosen(name, pinned, current):
                 if pinned is not None:
                     before[name] = pinned
-                if now is not None:
-                    after[name] = PinnedTool.of(now)
+                if current is not None:
+                    after[name] = PinnedTool.of(current)
         return drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
 
-    def _is_chosen(self, name: str, pinned: PinnedTool | None, now: types.Tool | None) -> bool:
-        if now is not None and pinned is None:
-            return self._choice.selects(now)
+    def _is_chosen(self, name: str, pinned: PinnedTool | None, current: types.Tool | None) -> bool:
+        if current is not None and pinned is None:
+            return self._choice.selects(current)
         # Select by name only, because `required_hints` could leave a tool out for the very annotations that drifted.
         return self._choice.may_have(name)
 
     def _log_once(self, report: MCPDriftReport) -> None:
-        if report == self._logged:  # do not log again after each reconnect
+        if report == self._last_logged:  # do not log again after each reconnect
             return
-        self._logged = report
+        self._last_logged = report
         if not report:
             logger.info("The tools of {server} are those of the snapshot again", server=self._server)
             return
-        what = "none of them is called" if self.is_error(report) else _CONSEQUENCES[self._on_drift]
+        consequence = "none of them is called" if self.is_error(report) else _CONSEQUENCES[self._on_drift]
         logger.warning(
             "The tools of {server} are not those of the snapshot, so {consequence}: {report}",
             server=self._server,
-            consequence=what,
+            consequence=consequence,
             report=report.summary(),
         )
 

@@ -55,7 +55,7 @@ class Connected(ContextManaged):
     _connection: MCPConnection
     required: bool = True
     # Why the server could not be reached, if it is not required.
-    _absence: MCPConnectionError | None = None
+    _unreachable_error: MCPConnectionError | None = None
     # The moment when the connection was released last.
     _released_at: int = 0
     # Number of the session whose tool listing is in use; 0 before the first.
@@ -120,7 +120,7 @@ class Connected(ContextManaged):
         """
         Return whether warm-up has nothing to do.
         """
-        return self._connection.is_ready and self._absence is None
+        return self._connection.is_ready and self._unreachable_error is None
 
     def _is_warm(self) -> bool:
         """
@@ -146,7 +146,7 @@ class Connected(ContextManaged):
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
         if not self._is_current():
-            with self._reaching():
+            with self._noting_reachability():
                 connection = self._connection
                 self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
 
@@ -157,7 +157,7 @@ class Connected(ContextManaged):
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
         if not self._is_current():
-            with self._reaching():
+            with self._noting_reachability():
                 connection = self._connection
                 is_warm = self._is_warm()
                 listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
@@ -173,18 +173,18 @@ class Connected(ContextManaged):
             raise
 
     @contextmanager
-    def _reaching(self) -> Iterator[None]:
+    def _noting_reachability(self) -> Iterator[None]:
         began = next_moment()
         try:
             yield
         except MCPConnectionError as error:
             # What was released meanwhile is not tried again in the background.
             if self.required or self._released_at < began:
-                self._note_absence(error)
+                self._note_unreachable(error)
         else:
-            self._note_presence()
+            self._note_reachable()
 
-    def _note_absence(self, error: MCPConnectionError) -> None:
+    def _note_unreachable(self, error: MCPConnectionError) -> None:
         """
         Raise the error if the server is required; otherwise continue without it, and log that once until it is back.
 
@@ -192,17 +192,17 @@ class Connected(ContextManaged):
         """
         if self.required:
             raise error
-        if self._absence is None:
+        if self._unreachable_error is None:
             logger.warning(
                 "{server} is left out until it can be reached: {error}",
                 server=self.server_info.describe(),
                 error=str(error),
             )
-        self._absence = error.with_traceback(None)
+        self._unreachable_error = error.with_traceback(None)
 
-    def _note_presence(self) -> None:
-        if self._absence is not None:
-            self._absence = None
+    def _note_reachable(self) -> None:
+        if self._unreachable_error is not None:
+            self._unreachable_error = None
             logger.info("{server} can be reached again", server=self.server_info.describe())
 
     def _enter(self) -> None:
@@ -394,22 +394,22 @@ class ToolBase(Connected):
         """
         Return the instructions to use: the snapshot's, or the server's if it has none or on drift with "warn".
         """
-        own, guard = self._connection.instructions, self._guard
+        current, guard = self._connection.instructions, self._guard
         if guard is None or guard.snapshot.instructions is None:
-            return own
+            return current
         has_drifted = guard.latest is not None and "instructions" in guard.latest.kinds
         if has_drifted and self.on_drift == "warn":
-            return own
+            return current
         return guard.snapshot.instructions or None
 
-    def _known_name(self) -> str:
+    def _name_for_model(self) -> str:
         """
         Return the name of the server for a model.
         """
-        given = self._provider_name or getattr(self, "tool_name_prefix", None)
+        configured = self._provider_name or getattr(self, "tool_name_prefix", None)
         # With a snapshot, a model sees the same name before the server is connected.
-        own = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
-        return given or own or self.server_info.describe()
+        reported = self._connection.status().server_name if self.snapshot is None else self.snapshot.server_name
+        return configured or reported or self.server_info.describe()
 
     def _has_unknown_changes(self) -> bool:
         """
@@ -420,7 +420,7 @@ class ToolBase(Connected):
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation
 
-    def _stays_cold(self) -> bool:
+    def _may_stay_cold(self) -> bool:
         """
         Return whether warm-up has nothing to do: the tools are known, and the first call opens the session.
         """
@@ -431,7 +431,7 @@ class ToolBase(Connected):
         return guard.latest is None or not guard.is_error(guard.latest)
 
     def _is_current(self) -> bool:
-        return (self._is_warm() and not self._has_unknown_changes()) or self._stays_cold()
+        return (self._is_warm() and not self._has_unknown_changes()) or self._may_stay_cold()
 
     def _check_found(self, what: str, wanted: Iterable[str], available: list[str]) -> None:
         """
@@ -547,7 +547,7 @@ class LiveToolset(Toolset):
     A Toolset whose tools may change; iterating over it yields the current ones.
     """
 
-    def _hold_place(self) -> None:
+    def _add_placeholder(self) -> None:
         # Haystack 2 ignores a toolset with an empty `tools` list. Iteration skips this placeholder.
         self._placeholder = Tool(
             name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
@@ -578,7 +578,7 @@ class LiveToolset(Toolset):
         :raises IndexError: If there is no such position. The message says which tools exist.
         :raises KeyError: If there is no such name. The message suggests the closest names.
         """
-        tools = self._shown()
+        tools = self._lookup_tools()
         if isinstance(index, str):
             for tool in tools:
                 if tool.name == index:
@@ -589,7 +589,7 @@ class LiveToolset(Toolset):
         except IndexError:
             raise IndexError(self._describe_missing(f"no tool at position {index}", [])) from None
 
-    def _shown(self) -> list[Tool]:
+    def _lookup_tools(self) -> list[Tool]:
         """
         Return the tools that can be looked up.
         """
@@ -604,9 +604,9 @@ class LiveToolset(Toolset):
         :param why: A colon and the reason why it is missing, in place of the existing tools.
         """
         choices = describe_choices(wanted, [tool.name for tool in self], "It")
-        return f"{self._described()} has {missing}{why or f'. {choices}'}"
+        return f"{self._label()} has {missing}{why or f'. {choices}'}"
 
-    def _described(self) -> str:
+    def _label(self) -> str:
         return type(self).__name__
 
     def __contains__(self, item: Any) -> bool:
@@ -615,7 +615,7 @@ class LiveToolset(Toolset):
 
         :param item: Tool instance or tool name.
         """
-        return any(tool is item or tool.name == item for tool in self._shown())
+        return any(tool is item or tool.name == item for tool in self._lookup_tools())
 
     def get_selectable_tools(self) -> list[Tool]:
         """

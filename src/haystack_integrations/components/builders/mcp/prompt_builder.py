@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import mcp_types as types
 
 # The input of `run` that is not an argument of the prompt.
-_INPUT = "arguments"
+_ARGUMENTS_INPUT = "arguments"
 
 
 @component
@@ -121,9 +121,9 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If the server cannot be reached.
         :raises ValueError: If the server has no such prompt.
         """
-        with cls(server_info, prompt_name, **parameters) as asking:
-            listed = asking.connection.list_prompts()
-        return cls(server_info, prompt_name, **{**parameters, **asking._declared(listed)})
+        with cls(server_info, prompt_name, **parameters) as builder:
+            listed = builder.connection.list_prompts()
+        return cls(server_info, prompt_name, **{**parameters, **builder._declared(listed)})
 
     @classmethod
     async def from_server_async(
@@ -139,9 +139,9 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: As `from_server`.
         :raises ValueError: As `from_server`.
         """
-        async with cls(server_info, prompt_name, **parameters) as asking:
-            listed = await asking.connection.list_prompts_async()
-        return cls(server_info, prompt_name, **{**parameters, **asking._declared(listed)})
+        async with cls(server_info, prompt_name, **parameters) as builder:
+            listed = await builder.connection.list_prompts_async()
+        return cls(server_info, prompt_name, **{**parameters, **builder._declared(listed)})
 
     def _declared(self, listed: list[types.Prompt]) -> dict[str, Any]:
         prompt = next((each for each in listed if each.name == self.prompt_name), None)
@@ -149,7 +149,7 @@ class MCPPromptBuilder(ReaderBase):
             choices = describe_choices([self.prompt_name], [each.name for each in listed], "The server", "prompts")
             msg = f"Prompt '{self.prompt_name}' not found on {self.server_info.describe()}. {choices}"
             raise ValueError(msg)
-        declared = [argument for argument in prompt.arguments or [] if argument.name != _INPUT]
+        declared = [argument for argument in prompt.arguments or [] if argument.name != _ARGUMENTS_INPUT]
         return {
             "variables": [argument.name for argument in declared],
             "required_variables": [argument.name for argument in declared if argument.required],
@@ -170,7 +170,7 @@ class MCPPromptBuilder(ReaderBase):
         :raises MCPConnectionError: If the server cannot be reached and is required, or refuses the request, e.g.
             because an argument is missing.
         """
-        return self._connection._submit(self._get(self._sent(arguments, variables)))
+        return self._connection._submit(self._get(self._arguments_to_send(arguments, variables)))
 
     @component.output_types(prompt=list[ChatMessage])
     async def run_async(
@@ -184,7 +184,7 @@ class MCPPromptBuilder(ReaderBase):
         :returns: As `run`.
         :raises MCPConnectionError: As `run`.
         """
-        return await self._get(self._sent(arguments, variables))
+        return await self._get(self._arguments_to_send(arguments, variables))
 
     async def _get(self, sent: dict[str, str]) -> dict[str, list[ChatMessage]]:
         try:
@@ -192,11 +192,11 @@ class MCPPromptBuilder(ReaderBase):
         except MCPConnectionError as error:
             if not is_out_of_reach(error, "get_prompt"):
                 raise
-            self._note_absence(error)
+            self._note_unreachable(error)
             return {"prompt": []}
         return {"prompt": self._messages(result)}
 
-    def _sent(self, arguments: dict[str, Any] | None, variables: dict[str, Any]) -> dict[str, str]:
+    def _arguments_to_send(self, arguments: dict[str, Any] | None, variables: dict[str, Any]) -> dict[str, str]:
         given = {name: value for name, value in variables.items() if value is not None}
         values = {**self.arguments, **given, **(arguments or {})}
         return {

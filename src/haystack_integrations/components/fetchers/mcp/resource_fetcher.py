@@ -150,7 +150,7 @@ class MCPResourceFetcher(ReaderBase):
             of the resources cannot be read.
         :raises ValueError: If there is nothing to read, or a variable of the template has no value.
         """
-        wanted, prefix = self._wanted(uris, prefix, variables)
+        wanted, prefix = self._select_uris(uris, prefix, variables)
         return self._connection._submit(self._fetch_if_reachable(wanted, prefix))
 
     @component.output_types(documents=list[Document], streams=list[ByteStream], failures=list[dict[str, str]])
@@ -169,10 +169,10 @@ class MCPResourceFetcher(ReaderBase):
         """
         if self.uri_template is not None:
             await imported("mcp")  # because the import in `_expanded` would block the loop
-        wanted, prefix = self._wanted(uris, prefix, variables)
+        wanted, prefix = self._select_uris(uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)
 
-    def _wanted(
+    def _select_uris(
         self, uris: list[str] | None, prefix: str | None, variables: dict[str, Any]
     ) -> tuple[list[str], str | None]:
         if uris is None and prefix is None:
@@ -212,7 +212,7 @@ class MCPResourceFetcher(ReaderBase):
         except MCPConnectionError as error:
             if _concerns_one_resource(error):
                 raise
-            self._note_absence(error)
+            self._note_unreachable(error)
             failures = [{"uri": uri, "error": str(error)} for uri in [*uris, *([] if prefix is None else [prefix])]]
             return {"documents": [], "streams": [], "failures": failures}
 
@@ -263,7 +263,7 @@ class MCPResourceFetcher(ReaderBase):
     ) -> list[Document | ByteStream]:
         implementation = self._connection.implementation
         server = self.server_name or (implementation.name if implementation else "") or self.server_info.describe()
-        described = _described(listed)
+        described = _listed_fields(listed)
         items: list[Document | ByteStream] = []
         contents = resource_streams(result) if self.as_streams else resource_contents(result)
         for number, (each, content) in enumerate(zip(result.contents, contents, strict=True)):
@@ -292,7 +292,7 @@ def _concerns_one_resource(error: Exception) -> bool:
     return not is_out_of_reach(error, "read_resource")
 
 
-def _described(listed: types.Resource | None) -> dict[str, Any]:
+def _listed_fields(listed: types.Resource | None) -> dict[str, Any]:
     if listed is None:
         return {}
     described = listed.model_dump(mode="json", include=_LISTED, exclude_none=True)

@@ -217,9 +217,9 @@ class MCPToolCaller:
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls, set(step.state.schema)):
             # Collect all arguments before any call of the batch runs, so that the State changes only between batches.
-            made = [partial(invoke, *self._call(step, number)) for number in batch]
+            calls = [partial(invoke, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
-                results = [made[0]()] if len(made) == 1 else run_in_threads(made, self.max_concurrency)
+                results = [calls[0]()] if len(calls) == 1 else run_in_threads(calls, self.max_concurrency)
             for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:
@@ -259,9 +259,9 @@ class MCPToolCaller:
         await warm_up_tools_async(tools)
         step = self._step(messages, history, state, callback, tools, state_inputs)
         for batch in _in_batches(step.calls, set(step.state.schema)):
-            made = [partial(invoke_async, *self._call(step, number)) for number in batch]
+            calls = [partial(invoke_async, *self._call(step, number)) for number in batch]
             with calls_of([*step.history, *step.replies]):
-                results = await gather_bounded(made, self.max_concurrency)
+                results = await gather_bounded(calls, self.max_concurrency)
             for number, result in zip(batch, results, strict=True):
                 message = self._conclude(step, number, result)
                 if callback is not None:
@@ -283,12 +283,12 @@ class MCPToolCaller:
         given = {key: value for key, value in state_inputs.items() if value is not None}
         # Outputs of tools get into the State even if their keys are not in the schema.
         written = {key: {"type": object} for tool in named.values() for key in tool.outputs_to_state or {}}
-        own = State(schema={**written, **(self.state_schema or {})}, data=given)
+        own_state = State(schema={**written, **(self.state_schema or {})}, data=given)
         if state is None:
-            state = own
+            state = own_state
         else:
             # A State from another MCPToolCaller has only that component's keys.
-            for key, definition in own.schema.items():
+            for key, definition in own_state.schema.items():
                 state.schema.setdefault(key, definition)
             for key, value in given.items():
                 state.set(key, value)
@@ -312,11 +312,11 @@ class MCPToolCaller:
         return message
 
     def _outputs(self, step: _Step) -> dict[str, Any]:
-        made = [step.messages[number] for number in range(len(step.calls))]
+        answers = [step.messages[number] for number in range(len(step.calls))]
         known = {key: step.state.get(key) for key in self.state_schema or {} if step.state.has(key)}
-        following = {"messages": [*step.history, *step.replies, *made]} if made else {"replies": step.replies}
+        following = {"messages": [*step.history, *step.replies, *answers]} if answers else {"replies": step.replies}
         return {
-            "tool_messages": made,
+            "tool_messages": answers,
             **following,
             "state": step.state,
             "tool_call_counts": dict(Counter(resolved.call.tool_name for resolved in step.calls)),

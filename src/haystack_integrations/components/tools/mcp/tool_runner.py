@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.parameters import Text, checked, own_parame
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The input of `run` that is not a parameter of the tool, and the outputs that every tool has.
-_INPUT = "arguments"
+_ARGUMENTS_INPUT = "arguments"
 _OUTPUTS: dict[str, Any] = {
     "text": str,
     "structured": Any,
@@ -97,7 +97,7 @@ class MCPToolRunner:
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
         if tool.snapshot is not None:
-            self._take_inputs()
+            self._declare_inputs()
         component.set_output_types(self, **_OUTPUTS, **(self.outputs or {}))
 
     def _add_input(self, name: str, kind: Any, *, is_required: bool) -> None:
@@ -115,7 +115,7 @@ class MCPToolRunner:
         :raises MCPToolNotFoundError: If the server does not have the tool.
         """
         self.tool.warm_up()
-        self._take_inputs()
+        self._declare_inputs()
 
     async def warm_up_async(self) -> None:
         """
@@ -126,15 +126,15 @@ class MCPToolRunner:
         :raises MCPToolNotFoundError: As `warm_up`.
         """
         await self.tool.warm_up_async()
-        self._take_inputs()
+        self._declare_inputs()
 
-    def _take_inputs(self) -> None:
+    def _declare_inputs(self) -> None:
         if self._knows_parameters:
             return
         schema = self.tool._schema
         if self.inputs is None:
             for name in schema.get("properties", {}):
-                if name != _INPUT:
+                if name != _ARGUMENTS_INPUT:
                     self._add_input(name, Any, is_required=name in schema.get("required", []))
         self._knows_parameters = True
 
@@ -167,9 +167,9 @@ class MCPToolRunner:
         :raises MCPInvocationError: If the call fails, with `raise_on_failure`.
         """
         try:
-            result = self.tool.call(**self._sent(arguments, parameters))
+            result = self.tool.call(**self._arguments_to_send(arguments, parameters))
         except MCPInvocationError as error:
-            return self._failed(error)
+            return self._failure_output(error)
         return self._outputs(result)
 
     async def run_async(self, arguments: dict[str, Any] | None = None, **parameters: Any) -> dict[str, Any]:
@@ -182,16 +182,16 @@ class MCPToolRunner:
         :raises MCPInvocationError: As `run`.
         """
         try:
-            result = await self.tool.call_async(**self._sent(arguments, parameters))
+            result = await self.tool.call_async(**self._arguments_to_send(arguments, parameters))
         except MCPInvocationError as error:
-            return self._failed(error)
+            return self._failure_output(error)
         return self._outputs(result)
 
-    def _sent(self, arguments: dict[str, Any] | None, parameters: dict[str, Any]) -> dict[str, Any]:
+    def _arguments_to_send(self, arguments: dict[str, Any] | None, parameters: dict[str, Any]) -> dict[str, Any]:
         given = {name: value for name, value in parameters.items() if value is not None}
         return {name: json_value(value) for name, value in {**self.arguments, **given, **(arguments or {})}.items()}
 
-    def _failed(self, error: MCPInvocationError) -> dict[str, Any]:
+    def _failure_output(self, error: MCPInvocationError) -> dict[str, Any]:
         if self.raise_on_failure:
             raise error
         logger.warning("A tool call failed: {error}", error=str(error))

@@ -196,13 +196,13 @@ class AuthorizationCode(Flow):
 
     async def _register(self, endpoint: str, metadata: dict[str, Any]) -> OAuthClientInformationFull:
         response = await self.outgoing.send(httpx2.Request("POST", endpoint, json=metadata), "registering the client")
-        said = json_object(response)
+        answer = json_object(response)
         try:
             if response.is_success:
-                if isinstance(said.get("client_id"), int):
-                    said["client_id"] = str(said["client_id"])
+                if isinstance(answer.get("client_id"), int):
+                    answer["client_id"] = str(answer["client_id"])
                 # Invalid members that are not used, such as dates and contacts, are ignored.
-                return OAuthClientInformationFull.model_validate(repair(OAuthClientInformationFull, said) or said)
+                return OAuthClientInformationFull.model_validate(repair(OAuthClientInformationFull, answer) or answer)
             text = f"{response.status_code} {response.text}"
         except ValidationError as error:
             text = describe_error(error)
@@ -221,7 +221,7 @@ class AuthorizationCode(Flow):
         try:
             async with asyncio.timeout(self.config.login_timeout):
                 if self.config.redirect_handler is not None:
-                    await self._asked("redirect_handler", request)
+                    await self._call_user_function("redirect_handler", request)
                 elif await open_in_browser(request.url):
                     logger.info("Waiting for a login in the browser")
                 else:
@@ -230,7 +230,7 @@ class AuthorizationCode(Flow):
                 self.outgoing.step = "waiting for the login"
                 if listener is not None:
                     return await listener.answer
-                answer = await self._asked("callback_handler", request)
+                answer = await self._call_user_function("callback_handler", request)
         except TimeoutError:
             msg = f"nobody logged in within {self.config.login_timeout:g} seconds (`login_timeout`)"
             raise MCPAuthorizationError(msg) from None
@@ -338,14 +338,14 @@ class Listener:
     def _respond(self, head: str) -> bytes:
         line, *headers = head.split("\r\n")
         method, _, rest = line.partition(" ")
-        asked, own = urlsplit(rest.partition(" ")[0]), urlsplit(self.redirect_uri)
+        requested_url, redirect_url = urlsplit(rest.partition(" ")[0]), urlsplit(self.redirect_uri)
         hosts = [header[5:].strip() for header in headers if header.lower().startswith("host:")]
         # Another host name means that a web page has pointed its own name here (DNS rebinding), so it is refused.
-        if hosts != [own.netloc] or method != "GET" or asked.path != (own.path or "/"):
+        if hosts != [redirect_url.netloc] or method != "GET" or requested_url.path != (redirect_url.path or "/"):
             return _page("404 Not Found", "Not found", "There is nothing here.")
         if self.answer.done():
             return _page("400 Bad Request", "Too late", "This login is over.")
-        parameters = dict(parse_qsl(asked.query))
+        parameters = dict(parse_qsl(requested_url.query))
         is_refusal = "error" in parameters and "state" not in parameters  # some servers omit the state in a refusal
         if not is_refusal and not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
             self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))

@@ -50,7 +50,7 @@ ModelT = TypeVar("ModelT", bound="_Metadata")
 # The endpoints of an authorization server without metadata (2025-03-26).
 _GUESSED = {"authorization": "authorize", "token": "token", "registration": "register"}
 
-_MOST_REDIRECTS = 3
+_MAX_REDIRECTS = 3
 
 # A parameter of a challenge (RFC 9110, 11.2).
 _PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))')
@@ -78,11 +78,11 @@ class Challenge:
         :param response: The response.
         :returns: The challenge; None if the response does not refuse the request because of its token.
         """
-        said = challenge_parameters(response)
-        is_step_up = response.status_code == httpx2.codes.FORBIDDEN and said.get("error") == "insufficient_scope"
+        challenge = challenge_parameters(response)
+        is_step_up = response.status_code == httpx2.codes.FORBIDDEN and challenge.get("error") == "insufficient_scope"
         if response.status_code != httpx2.codes.UNAUTHORIZED and not is_step_up:
             return None
-        return cls(is_step_up, said.get("scope"), said.get("resource_metadata"))
+        return cls(is_step_up, challenge.get("scope"), challenge.get("resource_metadata"))
 
 
 def challenge_parameters(response: httpx2.Response) -> dict[str, str]:
@@ -293,7 +293,7 @@ class Discovery:
         raise MCPAuthorizationError(msg)
 
     async def _find_resource(self, advertised: str | None) -> ResourceMetadata | None:
-        own = resource_url_from_server_url(self.server_url)
+        resource = resource_url_from_server_url(self.server_url)
         advertised = urljoin(self.server_url, advertised) if advertised else None
         failure: MCPAuthorizationError | None = None
         for url in dict.fromkeys(build_protected_resource_metadata_discovery_urls(advertised, self.server_url)):
@@ -305,10 +305,10 @@ class Discovery:
                 continue
             if found is None:
                 continue
-            if found.resource != self.resource and not check_resource_allowed(own, _normalized(found.resource)):
+            if found.resource != self.resource and not check_resource_allowed(resource, _normalized(found.resource)):
                 msg = (
                     f"the metadata at {url} are for {found.resource}, which does not "
-                    f"match {own}. If it is the same, set `resource`"
+                    f"match {resource}. If it is the same, set `resource`"
                 )
                 raise MCPAuthorizationError(msg)
             return found
@@ -318,7 +318,7 @@ class Discovery:
 
     async def _read(self, url: str, model: type[ModelT], step: str) -> ModelT | None:
         response = await self._ask(url, "", step)
-        for _ in range(_MOST_REDIRECTS):  # for example, to the same path with a trailing slash
+        for _ in range(_MAX_REDIRECTS):  # for example, to the same path with a trailing slash
             if response.has_redirect_location:
                 response = await self._ask(str(response.request.url), response.headers["location"], step)
         if response.status_code != httpx2.codes.OK:

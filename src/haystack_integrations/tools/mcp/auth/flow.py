@@ -72,16 +72,16 @@ _ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 # How long an assertion that a client signs with its private key is valid, in seconds.
 _ASSERTION_LIFETIME = 300
 
-_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+_ALGORITHM_BY_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 # Statuses that refuse a refresh token even without an `error` (RFC 6749, 5.2). Others may come from a proxy.
-_REFUSALS = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
+_REFUSAL_STATUSES = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
 # The error for "try again later", with any status. Microsoft Entra ID documents it for token requests as well.
 _UNAVAILABLE = "temporarily_unavailable"
 
 # The most characters of an error, because it may quote a whole page from a server.
-_LONGEST_ERROR = 2000
+_MAX_ERROR_LENGTH = 2000
 
 
 class Proofs:
@@ -206,7 +206,7 @@ class Flow(ABC):
         except Exception as error:  # it may also come from a function of the user, or from a custom storage
             text = Redactor(self.secrets).text(describe_error(error))
         # Raised outside of the handler, because a traceback could show the secrets in the text and frames of `error`.
-        msg = f"authorization failed while {self.outgoing.step}: {text[:_LONGEST_ERROR]}"
+        msg = f"authorization failed while {self.outgoing.step}: {text[:_MAX_ERROR_LENGTH]}"
         raise MCPAuthorizationError(msg)
 
     async def _run(self, may_refresh: bool) -> Record:
@@ -232,7 +232,7 @@ class Flow(ABC):
         tokens = _read_tokens(await self._request_token(form, self.step), dpop=bool(self.config.dpop))
         if scope:
             tokens.setdefault("scope", scope)  # RFC 6749, 5.1
-        return await self._saved(tokens, (scope or "").split(), "Got a token for {server}")
+        return await self._save(tokens, (scope or "").split(), "Got a token for {server}")
 
     def _known_client(self) -> OAuthClientInformationFull | None:
         """
@@ -306,21 +306,21 @@ class Flow(ABC):
         error = json_object(response).get("error")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_busy |= error == _UNAVAILABLE
-        is_refused = bool(error) or response.status_code in _REFUSALS
+        is_refused = bool(error) or response.status_code in _REFUSAL_STATUSES
         if is_busy or not (is_refused or response.is_success):  # the server, or a proxy before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
             # The refused tokens are useless from now on.
-            gone = ("tokens", "expires_at", "serial")
-            self.record = {name: each for name, each in self.record.items() if name not in gone}
+            token_members = ("tokens", "expires_at", "serial")
+            self.record = {name: each for name, each in self.record.items() if name not in token_members}
             await self.storage.save(self.key, self.record)
             logger.info("{server} needs a new login: its refresh token was refused", server=self._server())
             return None
         # The answer may leave out unchanged members (RFC 6749, 6).
-        kept = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
-        new = {**kept, **_read_tokens(response, dpop=bool(self.config.dpop))}
-        return await self._saved(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
+        unchanged = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
+        new = {**unchanged, **_read_tokens(response, dpop=bool(self.config.dpop))}
+        return await self._save(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()
@@ -341,11 +341,11 @@ class Flow(ABC):
             assertion = signed or await self.provided("assertion_provider")
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
-            form, headers = self._authenticated(self.client, form)
+            form, headers = self._with_client_authentication(self.client, form)
         prove = None if self._proofs is None else self._proofs.prove
         return await self.outgoing.post(endpoint, form, step, headers, prove)
 
-    def _authenticated(
+    def _with_client_authentication(
         self, client: OAuthClientInformationFull, form: dict[str, str]
     ) -> tuple[dict[str, str], dict[str, str]]:
         """
@@ -391,14 +391,14 @@ class Flow(ABC):
         else:
             resource = self.config.resource or resource_url_from_server_url(self.key.server_url)
             request = MCPAssertionRequest(audience=audience, resource=resource, user=self.key.user)
-            value = await self._asked(parameter, request, quotes_credentials=True)
+            value = await self._call_user_function(parameter, request, quotes_credentials=True)
         if not isinstance(value, str) or not value:
             msg = f"`{parameter}` must return a string that is not empty, got {type(value).__name__}"
             raise MCPAuthorizationError(msg)
         self.secrets.add(value)
         return value
 
-    async def _asked(self, parameter: str, request: object, *, quotes_credentials: bool = False) -> Any:
+    async def _call_user_function(self, parameter: str, request: object, *, quotes_credentials: bool = False) -> Any:
         """
         Call a function of the user. The text of its error is left out if it may quote a credential.
         """
@@ -409,7 +409,7 @@ class Flow(ABC):
             msg = f"`{parameter}` failed ({type(error).__name__}{text})"
             raise MCPAuthorizationError(msg) from error
 
-    async def _saved(self, tokens: dict[str, Any], asked_for: list[str], message: str) -> Record:
+    async def _save(self, tokens: dict[str, Any], asked_for: list[str], message: str) -> Record:
         record: Record = {
             "serial": uuid.uuid4().hex,
             "tokens": tokens,
@@ -543,7 +543,7 @@ class IdJag(JwtBearer):
         response = await self.outgoing.post(str(config.idp_token_endpoint), sent, step)
         answer = json_object(response)
         if not response.is_success or "access_token" not in answer or "issued_token_type" not in answer:
-            msg = f"the identity provider answered with HTTP {response.status_code}, without a token{_said(response)}"
+            msg = f"the identity provider answered with HTTP {response.status_code}, without a token{_quote(response)}"
             raise MCPAuthorizationError(msg)
         token, kind = answer["access_token"], answer["issued_token_type"]
         if kind != _ID_JAG or not isinstance(token, str):
@@ -559,7 +559,7 @@ def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
     body = json_object(response)
     token = body.get("access_token")
     if not response.is_success or body.get("error") or not isinstance(token, str) or not token:
-        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{_said(response)}"
+        msg = f"the authorization server answered with HTTP {response.status_code}, without a token{_quote(response)}"
         raise MCPAuthorizationError(msg)
     # Any other `token_type` that servers send ("BearerToken", "bot", "", none) means a bearer token.
     if dpop and str(body.get("token_type")).lower() != "dpop":
@@ -576,7 +576,7 @@ def _read_tokens(response: httpx2.Response, *, dpop: bool) -> dict[str, Any]:
     return {name: value for name, value in tokens.items() if value and isinstance(value, (str, int))}
 
 
-def _said(response: httpx2.Response) -> str:
+def _quote(response: httpx2.Response) -> str:
     """
     Quote an answer without a token, for the end of a message.
 
@@ -637,4 +637,4 @@ def _client_assertion(config: OAuthConfig, audience: str) -> str:
 def _algorithm(key: Any) -> str:
     if isinstance(key, rsa.RSAPrivateKey):
         return "RS256"
-    return _CURVES.get(key.curve.name, "ES256") if isinstance(key, ec.EllipticCurvePrivateKey) else "EdDSA"
+    return _ALGORITHM_BY_CURVE.get(key.curve.name, "ES256") if isinstance(key, ec.EllipticCurvePrivateKey) else "EdDSA"

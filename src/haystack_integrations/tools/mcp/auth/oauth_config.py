@@ -358,8 +358,8 @@ class OAuthConfig(Options):
         Return a digest that distinguishes clients whose tokens must be kept apart. It does not reveal secrets.
         """
         names = {each.name for each in dataclasses.fields(self) if each.metadata.get("identifies", True)}
-        own = {name: self._identifier(name, value) for name, value in self._set_fields().items() if name in names}
-        return hashlib.sha256(json.dumps(own, sort_keys=True).encode()).hexdigest()
+        ids = {name: self._identifier(name, value) for name, value in self._set_fields().items() if name in names}
+        return hashlib.sha256(json.dumps(ids, sort_keys=True).encode()).hexdigest()
 
     def _identifier(self, name: str, value: Any) -> Any:
         if isinstance(value, Secret):

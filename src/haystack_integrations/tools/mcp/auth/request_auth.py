@@ -60,7 +60,7 @@ from haystack_integrations.tools.mcp.request_context import bearer, current_user
 
 T = TypeVar("T")
 
-_FLOWS: dict[str, type[Flow]] = {
+_FLOW_BY_GRANT_TYPE: dict[str, type[Flow]] = {
     "authorization_code": AuthorizationCode,
     "client_credentials": ClientCredentials,
     "jwt_bearer": JwtBearer,
@@ -69,7 +69,7 @@ _FLOWS: dict[str, type[Flow]] = {
 
 
 @dataclass(eq=False)
-class _Holder:
+class _TokenHolder:
     """
     The tokens of one key, for all sessions of the process that use them.
     """
@@ -89,19 +89,19 @@ class _Holder:
         return renewal if is_under_way else None
 
 
-_holders: WeakValueDictionary[Any, _Holder] = WeakValueDictionary()
+_holders: WeakValueDictionary[Any, _TokenHolder] = WeakValueDictionary()
 
 # The last challenge of each server. A server in here demands tokens.
 _challenges: dict[str, Challenge] = {}
 
 
 @dataclass
-class _Tries:
+class _TokenAttempts:
     """
     The attempts of one request to get a token.
     """
 
-    holder: _Holder
+    holder: _TokenHolder
     # Whether a user may be asked to log in. Users would not expect that from a stream in the background.
     may_log_in: bool = True
     has_renewed: bool = False
@@ -130,8 +130,8 @@ class OAuth(httpx2.Auth):
         self.check: Callable[[str], None] | None = None
         self.storage: MCPTokenStorage = config._storage()
         self._client_digest = config._client_digest()
-        self._learned: str | None = None
-        self._used: dict[str | None, _Holder] = {}
+        self._last_learned_token: str | None = None
+        self._holders_in_use: dict[str | None, _TokenHolder] = {}
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """
@@ -146,22 +146,22 @@ class OAuth(httpx2.Auth):
             return
         user = current_user()
         may_log_in = request.extensions.get("may_log_in", True) or self.config.grant_type != "authorization_code"
-        tries = _Tries(self.holder_of(user), may_log_in)
-        record = await _explained(self._current(tries))
+        attempts = _TokenAttempts(self.holder_of(user), may_log_in)
+        record = await _explain_storage_errors(self._load_record(attempts))
         while True:
-            response = yield self._with_token(request, tries.holder, record)
-            proofs = tries.holder.proofs
+            response = yield self._with_token(request, attempts.holder, record)
+            proofs = attempts.holder.proofs
             if proofs is not None and proofs.wants_another(response):
                 await _drop_body(response)
-                response = yield self._with_token(request, tries.holder, record)
+                response = yield self._with_token(request, attempts.holder, record)
             challenge = Challenge.of(response)
             if challenge is None:
                 return
             if not challenge.is_step_up:
                 _challenges[self.server_url] = challenge
-            self._check_refusal(tries, record, challenge, response)
+            self._check_refusal(attempts, record, challenge, response)
             await _drop_body(response)
-            record = await _explained(self._renew(tries, record, challenge))
+            record = await _explain_storage_errors(self._renew(attempts, record, challenge))
 
     async def log_in(self, response: httpx2.Response, user: str | None) -> None:
         """
@@ -172,9 +172,9 @@ class OAuth(httpx2.Auth):
         :raises MCPAuthorizationError: If that fails.
         """
         holder = self.holder_of(user)
-        holder.record = await _explained(holder.storage.load(holder.key))
+        holder.record = await _explain_storage_errors(holder.storage.load(holder.key))
         challenge = Challenge.of(response) or Challenge()
-        await _explained(self._renew(_Tries(holder, has_renewed=True), holder.record, challenge))
+        await _explain_storage_errors(self._renew(_TokenAttempts(holder, has_renewed=True), holder.record, challenge))
 
     async def log_out(self, user: str | None) -> bool:
         """
@@ -188,15 +188,15 @@ class OAuth(httpx2.Auth):
         while (renewal := holder.renewal_under_way()) is not None:
             await renewal.ended()  # its tokens would undo the logout
         async with holder.storage.lock(holder.key):
-            record = await _explained(holder.storage.load(holder.key))
-            await _explained(holder.storage.delete(holder.key))
+            record = await _explain_storage_errors(holder.storage.load(holder.key))
+            await _explain_storage_errors(holder.storage.delete(holder.key))
             holder.record = None
         if not has_token(record):
             return False
         await self._flow(holder, record).revoke()
         return True
 
-    def holder_of(self, user: str | None) -> _Holder:
+    def holder_of(self, user: str | None) -> _TokenHolder:
         """
         Return the holder of a user's tokens.
 
@@ -205,33 +205,33 @@ class OAuth(httpx2.Auth):
         """
         key, storage = TokenKey(self.server_url, self._client_digest, user), self.storage
         # The holder keeps the storage alive, so that its id is not reused.
-        place = id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
-        self._used[user] = _holders.setdefault((place, key), _Holder(key, storage))
-        return self._used[user]
+        storage_id = id(storage.storage if isinstance(storage, SDKTokenStorage) else storage)
+        self._holders_in_use[user] = _holders.setdefault((storage_id, key), _TokenHolder(key, storage))
+        return self._holders_in_use[user]
 
-    async def _current(self, tries: _Tries) -> Record | None:
+    async def _load_record(self, attempts: _TokenAttempts) -> Record | None:
         """
         Return the record for the first attempt to send a request.
         """
-        holder = tries.holder
+        holder = attempts.holder
         if holder.record is None:
             loaded = await holder.storage.load(holder.key)
             holder.record = holder.record or loaded  # another request may have got tokens meanwhile
         record = holder.record
         if not has_token(record):
-            is_wanted = tries.may_log_in and self.server_url in _challenges
-            return await self._renew(tries, record, None) if is_wanted else record
+            is_wanted = attempts.may_log_in and self.server_url in _challenges
+            return await self._renew(attempts, record, None) if is_wanted else record
         needs_person = self.config.grant_type == "authorization_code" and not record["tokens"].get("refresh_token")
-        return record if needs_person or not has_expired(record) else await self._renew(tries, record, None)
+        return record if needs_person or not has_expired(record) else await self._renew(attempts, record, None)
 
-    def _with_token(self, request: httpx2.Request, holder: _Holder, record: Record | None) -> httpx2.Request:
+    def _with_token(self, request: httpx2.Request, holder: _TokenHolder, record: Record | None) -> httpx2.Request:
         # A storage of the SDK does not keep the key, without which a token bound to it is useless.
         if not has_token(record) or (self.config.dpop and "dpop_key" not in record):
             request.headers.pop("Authorization", None)
             return request
         token = record["tokens"]["access_token"]
-        if token != self._learned:
-            self._learned = token
+        if token != self._last_learned_token:
+            self._last_learned_token = token
             self.learn(secrets_of(record))
         request.headers["Authorization"] = f"{'DPoP' if self.config.dpop else 'Bearer'} {token}"
         if self.config.dpop:
@@ -241,20 +241,20 @@ class OAuth(httpx2.Auth):
         return request
 
     def _check_refusal(
-        self, tries: _Tries, record: Record | None, challenge: Challenge, response: httpx2.Response
+        self, attempts: _TokenAttempts, record: Record | None, challenge: Challenge, response: httpx2.Response
     ) -> None:
         """
         Raise an error if other tokens would be refused as well.
         """
         if challenge.is_step_up:
-            if not has_token(record) or not (tries.has_stepped_up or _covers(record, challenge)):
+            if not has_token(record) or not (attempts.has_stepped_up or _has_scopes_of(record, challenge)):
                 return
             msg = (
                 f"the server wants the scope '{challenge.scope}', for which the token was asked already"
                 if challenge.scope
                 else "the token has too few scopes for the server, which does not say what it wants; set `scopes`"
             )
-        elif tries.has_logged_in:
+        elif attempts.has_logged_in:
             msg = "the server refuses the token that was just issued for it"
             reason = challenge_parameters(response).get("error_description")
             msg += f" ({Redactor(secrets_of(record)).text(reason)})" if reason else ""
@@ -263,46 +263,55 @@ class OAuth(httpx2.Auth):
         msg = f"authorization failed: {msg}"
         raise MCPAuthorizationError(msg)
 
-    async def _renew(self, tries: _Tries, used: Record | None, challenge: Challenge | None) -> Record:
+    async def _renew(self, attempts: _TokenAttempts, used_record: Record | None, challenge: Challenge | None) -> Record:
         """
         Get other tokens than the used ones. Concurrent requests share the result.
         """
-        holder = tries.holder
+        holder = attempts.holder
         is_step_up = challenge is not None and challenge.is_step_up
-        may_refresh = not tries.has_renewed
-        tries.has_stepped_up |= is_step_up
+        may_refresh = not attempts.has_renewed
+        attempts.has_stepped_up |= is_step_up
 
-        def serves(record: Record | None) -> bool:
-            return has_token(record) and not is_same(record, used) and (not is_step_up or _covers(record, challenge))
+        def is_usable(record: Record | None) -> bool:
+            return (
+                has_token(record)
+                and not is_same(record, used_record)
+                and (not is_step_up or _has_scopes_of(record, challenge))
+            )
 
-        if serves(holder.record) and not has_expired(holder.record):
+        if is_usable(holder.record) and not has_expired(holder.record):
             return holder.record or {}
         while True:
-            joined = holder.renewal_under_way()
-            renewal = holder.renewal = joined or SharedTask(self._get(tries, challenge, serves, may_refresh))
+            other_renewal = holder.renewal_under_way()
+            renewal = holder.renewal = other_renewal or SharedTask(
+                self._get_tokens(attempts, challenge, is_usable, may_refresh)
+            )
             has_logged_in = await renewal.result()
             # A second renewal is the last one, even if another process has got its tokens without a login here.
-            tries.has_logged_in |= has_logged_in or not may_refresh
-            tries.has_renewed = True
-            if joined is None or serves(holder.record):
+            attempts.has_logged_in |= has_logged_in or not may_refresh
+            attempts.has_renewed = True
+            if other_renewal is None or is_usable(holder.record):
                 return holder.record or {}
 
-    async def _get(
+    async def _get_tokens(
         self,
-        tries: _Tries,
+        attempts: _TokenAttempts,
         challenge: Challenge | None,
-        serves: Callable[[Record | None], bool],
+        is_usable: Callable[[Record | None], bool],
         may_refresh: bool,
     ) -> bool:
         """Get tokens, and return whether they came from a new grant, not from a refresh."""
-        holder, renewal = tries.holder, tries.holder.renewal  # the renewal that runs this; it may be replaced later
+        holder, renewal = (
+            attempts.holder,
+            attempts.holder.renewal,
+        )  # the renewal that runs this; it may be replaced later
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
-            if serves(stored) and not has_expired(stored):
+            if is_usable(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return False
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
-            flow.may_log_in = tries.may_log_in
+            flow.may_log_in = attempts.may_log_in
             if renewal is not None:
                 flow.refreshing = renewal.must_finish
             try:
@@ -311,20 +320,20 @@ class OAuth(httpx2.Auth):
                 self.learn(flow.secrets)
             return flow.has_logged_in
 
-    def _flow(self, holder: _Holder, record: Record, challenge: Challenge | None = None) -> Flow:
+    def _flow(self, holder: _TokenHolder, record: Record, challenge: Challenge | None = None) -> Flow:
         config = self.config
         trusted = [self.server_url, config.issuer, config.idp_token_endpoint]
         outgoing = Outgoing(self.clients, self.server_url, trusted, self.check)
-        flow = _FLOWS[str(config.grant_type)]
+        flow = _FLOW_BY_GRANT_TYPE[str(config.grant_type)]
         return flow(config, holder.key, holder.storage, record, outgoing, challenge or Challenge())
 
 
-def _covers(record: Record | None, challenge: Challenge | None) -> bool:
+def _has_scopes_of(record: Record | None, challenge: Challenge | None) -> bool:
     wanted = challenge.scope if challenge is not None else None
     return set((wanted or "").split()) <= set((record or {}).get("asked_for", ()))
 
 
-async def _explained(awaitable: Awaitable[T]) -> T:
+async def _explain_storage_errors(awaitable: Awaitable[T]) -> T:
     """
     Turn any error of a storage into an MCPAuthorizationError.
     """
@@ -371,7 +380,7 @@ def load_auth(value: Any) -> httpx2.Auth:
     return found
 
 
-class OwnAuth(httpx2.Auth):
+class CustomAuth(httpx2.Auth):
     """
     Wraps the user's `httpx2.Auth`, to report its failures as such. A token of `mcp_request_context` takes precedence.
     """
@@ -427,7 +436,7 @@ class TokenSourceAuth(httpx2.Auth):
         """
         self._source = source
         self._learn = learn
-        self._last: str | None = None
+        self._last_token: str | None = None
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """
@@ -448,8 +457,8 @@ class TokenSourceAuth(httpx2.Auth):
             if not isinstance(token, str) or not token:
                 msg = f"authorization failed: the token source {name} gave no token"
                 raise MCPAuthorizationError(msg)
-            if token != self._last:
-                self._last = token
+            if token != self._last_token:
+                self._last_token = token
                 self._learn(token.split()[-1:])  # it may begin with "Bearer"
             request.headers["Authorization"] = bearer(token)
         yield request

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
-_POLL = 0.05
+_LOCK_POLL_INTERVAL = 0.05
 
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
 _EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
@@ -58,12 +58,12 @@ _COLLECTION = "mcp-haystack-tokens"
 
 # How long a process may hold a lock in a key-value store, in seconds. This is longer than any refresh takes. A login
 # may take longer, and then two processes may both ask for one.
-_LEASE = 120.0
+_LOCK_LEASE = 120.0
 
 # Seconds from claiming such a lock to checking its owner, and between two checks. Of two processes that claim it at the
 # same time, only one sees itself as the owner, unless a write takes longer than this (Fischer's algorithm, because
 # these stores cannot compare and set).
-_SETTLE = 0.25
+_CLAIM_CHECK_DELAY = 0.25
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
         Initialize the InMemoryTokenStorage.
         """
         self._records: dict[TokenKey, Record] = {}
-        self._own: Record = {}
+        self._default_record: Record = {}
 
     async def load(self, key: TokenKey) -> Record | None:
         """
@@ -155,7 +155,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
         :param key: Its key.
         :returns: The record; None if it does not exist.
         """
-        record = self._records.get(key) or (self._own if key.user is None else None)
+        record = self._records.get(key) or (self._default_record if key.user is None else None)
         return json.loads(json.dumps(record)) if record else None
 
     async def save(self, key: TokenKey, record: Record) -> None:
@@ -175,10 +175,10 @@ class InMemoryTokenStorage(MCPTokenStorage):
         """
         self._records.pop(key, None)
         if key.user is None:
-            self._own = {}
+            self._default_record = {}
 
-    def _last(self) -> Record:
-        return [self._own, *(record for key, record in self._records.items() if key.user is None)][-1]
+    def _latest_record(self) -> Record:
+        return [self._default_record, *(record for key, record in self._records.items() if key.user is None)][-1]
 
     async def get_tokens(self) -> OAuthToken | None:
         """
@@ -186,7 +186,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :returns: The tokens, or None.
         """
-        return tokens_of(self._last())
+        return tokens_of(self._latest_record())
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """
@@ -194,7 +194,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :param tokens: The tokens.
         """
-        self._own["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        self._default_record["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """
@@ -202,7 +202,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :returns: The registration, or None.
         """
-        return client_of(self._last())
+        return client_of(self._latest_record())
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """
@@ -210,7 +210,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :param client_info: The registration.
         """
-        self._own["client"] = client_info.model_dump(mode="json", exclude_none=True)
+        self._default_record["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
 
 @stored_in("haystack_integrations.tools.mcp.oauth")
@@ -306,7 +306,7 @@ class FileTokenStorage(MCPTokenStorage):
         descriptor, owner = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), os.getpid()
         try:
             while not _try_lock(descriptor):
-                await asyncio.sleep(_POLL)
+                await asyncio.sleep(_LOCK_POLL_INTERVAL)
             yield
         finally:
             if os.getpid() == owner:
@@ -366,12 +366,12 @@ class KeyValueTokenStorage(MCPTokenStorage):
     store: Any = field(repr=False)
 
     @cached_property
-    def _made(self) -> Any:
+    def _opened_store(self) -> Any:
         store = import_object(self.store) if isinstance(self.store, str) else self.store
         return store() if not hasattr(store, "get") or isinstance(store, type) else store
 
     async def _store(self) -> Any:
-        return await anyio.to_thread.run_sync(lambda: self._made)  # importing may take long
+        return await anyio.to_thread.run_sync(lambda: self._opened_store)  # importing may take long
 
     async def load(self, key: TokenKey) -> Record | None:
         """
@@ -412,16 +412,18 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :returns: A context manager. The lock of a process that dies expires after two minutes.
         """
         store, owner = await self._store(), uuid.uuid4().hex
-        place = {"key": f"{key.digest}.lock", "collection": _COLLECTION}
+        entry = {"key": f"{key.digest}.lock", "collection": _COLLECTION}
         try:
-            while (held := await store.get(**place) or {}).get("owner") != owner:
+            while (held := await store.get(**entry) or {}).get("owner") != owner:
                 if held.get("until", 0) < time.time():
-                    await store.put(value={"owner": owner, "until": time.time() + _LEASE}, ttl=_LEASE, **place)
-                await asyncio.sleep(_SETTLE)
+                    await store.put(
+                        value={"owner": owner, "until": time.time() + _LOCK_LEASE}, ttl=_LOCK_LEASE, **entry
+                    )
+                await asyncio.sleep(_CLAIM_CHECK_DELAY)
             yield
         finally:
-            if (await store.get(**place) or {}).get("owner") == owner:
-                await store.delete(**place)
+            if (await store.get(**entry) or {}).get("owner") == owner:
+                await store.delete(**entry)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -473,7 +475,7 @@ class SDKTokenStorage(MCPTokenStorage):
             raise MCPAuthorizationError(msg)
         parts = {"tokens": await self.storage.get_tokens(), "client": await self.storage.get_client_info()}
         if any(parts.values()):
-            _take_place(self.storage, key.server_url)
+            _claim_for_server(self.storage, key.server_url)
         return {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items() if part} or None
 
     async def save(self, key: TokenKey, record: Record) -> None:
@@ -486,7 +488,7 @@ class SDKTokenStorage(MCPTokenStorage):
         """
         client, tokens = client_of(record), tokens_of(record)
         if client is not None or tokens is not None:
-            _take_place(self.storage, key.server_url)
+            _claim_for_server(self.storage, key.server_url)
         if client is not None:
             await self.storage.set_client_info(client)
         if tokens is not None:
@@ -504,19 +506,19 @@ class SDKTokenStorage(MCPTokenStorage):
 
 
 # The server of each storage of the SDK by the storage's id, and the storages that cannot be referenced weakly.
-_servers: Final[dict[int, str]] = {}
-_kept: Final[list[TokenStorage]] = []
+_server_by_storage: Final[dict[int, str]] = {}
+_kept_alive: Final[list[TokenStorage]] = []
 
 
-def _take_place(storage: TokenStorage, server_url: str) -> None:
+def _claim_for_server(storage: TokenStorage, server_url: str) -> None:
     # A storage belongs to the first server that loads or saves something in it.
     server = urljoin(server_url, "/")
-    if id(storage) not in _servers:
+    if id(storage) not in _server_by_storage:
         try:
-            weakref.finalize(storage, _servers.pop, id(storage)).atexit = False
+            weakref.finalize(storage, _server_by_storage.pop, id(storage)).atexit = False
         except TypeError:  # an object with `__slots__` is kept alive, so that its id is not reused
-            _kept.append(storage)
-    if _servers.setdefault(id(storage), server) != server:
+            _kept_alive.append(storage)
+    if _server_by_storage.setdefault(id(storage), server) != server:
         msg = (
             "authorization failed: the `token_storage` is one of the MCP SDK's protocol, which has one place for "
             "tokens, and another server uses it. Give each server a separate storage, or use InMemoryTokenStorage, "

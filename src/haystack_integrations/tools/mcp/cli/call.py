@@ -61,15 +61,15 @@ from haystack_integrations.tools.mcp.handlers.mcp_handlers import described_opti
 if TYPE_CHECKING:
     import mcp_types as types
 
-_WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
+_ARGUMENT_WORD = re.compile(r"(?P<name>[^=]+?)(?P<kind>:=|=|@)(?P<value>.*)", re.DOTALL)
 
 _BOOLEANS = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off"), False)}
 
 # An unreadable word is shown only up to this many characters, because it may be a secret.
-_HINT = 3
+_MAX_SHOWN_OF_WORD = 3
 
 # Limits for describing a schema: levels of nesting, and alternatives.
-_DEEPEST, _WIDEST = 3, 8
+_MAX_DEPTH, _MAX_ALTERNATIVES = 3, 8
 
 
 def call(
@@ -309,7 +309,7 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
     :returns: The arguments, which may still not fit the schema.
     :raises CommandError: If a word does not have this form, or its file or JSON cannot be read.
     """
-    arguments = {} if given is None else _given(given)
+    arguments = {} if given is None else _arguments_from_json(given)
     texts: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for word in words:
@@ -333,9 +333,9 @@ def text_arguments(words: Iterable[str]) -> dict[str, str]:
 
 
 def _split(word: str, takes: str = "") -> tuple[str, str, str]:
-    match = _WORD.fullmatch(word)
+    match = _ARGUMENT_WORD.fullmatch(word)
     if match is None:
-        shown = word if len(word) <= _HINT else f"{word[:_HINT]}…"
+        shown = word if len(word) <= _MAX_SHOWN_OF_WORD else f"{word[:_MAX_SHOWN_OF_WORD]}…"
         msg = f"An argument is given as name=value, name:=JSON or name@FILE; '{shown}' is none of these"
         msg += f". The tool takes {takes}" if takes else ""
         raise CommandError(msg)
@@ -365,7 +365,7 @@ def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(msg)
 
 
-def _given(text: str) -> dict[str, Any]:
+def _arguments_from_json(text: str) -> dict[str, Any]:
     if text == "-" or text.startswith("@"):
         text = _content(text.removeprefix("@"), f"--input {text}")
     arguments = _json(text, "--input")
@@ -489,11 +489,13 @@ def describe_type(schema: Any, root: Mapping[str, Any], depth: int = 0) -> str:
         return " | ".join(json.dumps(choice, ensure_ascii=False) for choice in choices)
     options = schema.get("anyOf") or schema.get("oneOf")
     if isinstance(options, list):
-        described = [describe_type(each, root, depth + 1) for each in options[:_WIDEST]] if depth < _DEEPEST else []
+        described = (
+            [describe_type(each, root, depth + 1) for each in options[:_MAX_ALTERNATIVES]] if depth < _MAX_DEPTH else []
+        )
         return " | ".join(dict.fromkeys(described)) or "any"
     kind = schema.get("type") or "any"  # some servers write null
     if kind == "array":
-        return f"list of {describe_type(schema.get('items'), root, depth + 1)}" if depth < _DEEPEST else "list"
+        return f"list of {describe_type(schema.get('items'), root, depth + 1)}" if depth < _MAX_DEPTH else "list"
     kinds = kind if isinstance(kind, list) else [kind]
     return " | ".join("list" if each == "array" else str(each) for each in kinds)
 

@@ -56,11 +56,11 @@ if TYPE_CHECKING:
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 _STYLES = {OK: "green", WARNING: "yellow", PROBLEM: "red"}
 
-_TO_AUTHOR = "Tell the server's author"
-_LEFT_OUT = "It is left out everywhere; tell the server's author"
+_ADVICE_FOR_AUTHOR = "Tell the server's author"
+_LEFT_OUT_ADVICE = "It is left out everywhere; tell the server's author"
 
 # With more than this, a model chooses tools less reliably, and their definitions fill its context.
-_MANY_TOOLS, _MANY_CHARACTERS = 40, 40_000
+_MAX_TOOLS, _MAX_CHARACTERS = 40, 40_000
 
 
 class Finding(NamedTuple):
@@ -125,7 +125,7 @@ def doctor(
         output.print(subject, style="bold")
         output.print(_table(found))
         output.print()
-    total = f"{_counted(counts[PROBLEM], 'problem')}, {_counted(counts[WARNING], 'warning')}"
+    total = f"{_count_text(counts[PROBLEM], 'problem')}, {_count_text(counts[WARNING], 'warning')}"
     output.print(total, style="red" if counts[PROBLEM] else "green")
     return code
 
@@ -141,7 +141,7 @@ def _table(findings: list[Finding]) -> Table:
     return grid
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -187,22 +187,22 @@ def _session(session: Session) -> Iterator[Finding]:
     status = connection.status()
     name = " ".join(filter(None, [status.server_name, status.server_version])) or "a server without a name"
     yield Finding(OK, f"It is {name}, speaks protocol {status.protocol_version}, and answered after {seconds:.1f} s")
-    offered = [_counted(len(tools), "tool")]
+    offered = [_count_text(len(tools), "tool")]
     for kind, listed in (
         ("resource", connection.list_resources),
         ("resource template", connection.list_resource_templates),
         ("prompt", connection.list_prompts),
     ):
         if count := len(listed()):
-            offered.append(_counted(count, kind))
+            offered.append(_count_text(count, kind))
     yield Finding(OK, f"It has {', '.join(offered)}")
     for name, reason in connection._unusable_tools().items():
-        yield Finding(PROBLEM, f"The tool '{one_line(name)}' cannot be used: {one_line(reason)}", _LEFT_OUT)
+        yield Finding(PROBLEM, f"The tool '{one_line(name)}' cannot be used: {one_line(reason)}", _LEFT_OUT_ADVICE)
     for tool in tools:
         yield from _tool(tool)
-    silent = [one_line(tool.name) for tool in tools if not (tool.description or "").strip()]
-    if silent:
-        text = f"A model cannot know what these tools are for, because they have no description: {', '.join(silent)}"
+    unclear = [one_line(tool.name) for tool in tools if not (tool.description or "").strip()]
+    if unclear:
+        text = f"A model cannot know what these tools are for, because they have no description: {', '.join(unclear)}"
         yield Finding(WARNING, text, "Describe them with `tool_overrides` of MCPToolset")
     size = 0
     for tool in tools:
@@ -212,7 +212,7 @@ def _session(session: Session) -> Iterator[Finding]:
             characters = ", ".join(f"{character} ({count}x)" for character, count in found.items())
             text = f"Texts of the tool '{one_line(tool.name)}' have characters that people do not see: {characters}"
             yield Finding(WARNING, text, "They may hide instructions for a model: read the definition")
-    if len(tools) > _MANY_TOOLS or size > _MANY_CHARACTERS:
+    if len(tools) > _MAX_TOOLS or size > _MAX_CHARACTERS:
         text = f"All definitions together have {size:,} characters, which a model reads each time"
         yield Finding(WARNING, text, "Choose some with `tool_names` of MCPToolset")
 
@@ -247,8 +247,8 @@ def _tool(tool: types.Tool) -> Iterator[Finding]:
         normalize_parameters(tool.input_schema, notes)
     except ValueError as error:
         text = f"The tool '{name}' cannot be used, because its schema is unusable: {one_line(str(error))}"
-        yield Finding(PROBLEM, text, _LEFT_OUT)
-    yield from (Finding(WARNING, f"The tool '{name}': {one_line(note)}", _TO_AUTHOR) for note in notes)
+        yield Finding(PROBLEM, text, _LEFT_OUT_ADVICE)
+    yield from (Finding(WARNING, f"The tool '{name}': {one_line(note)}", _ADVICE_FOR_AUTHOR) for note in notes)
 
 
 def _load_snapshot(file: Path) -> MCPToolSnapshot:

@@ -37,13 +37,13 @@ from haystack_integrations.tools.mcp.transports.server_infos import HttpServerIn
 CONFIG_SUFFIXES = (".json", ".jsonc")
 
 # The configuration files that clients keep in a project.
-_IN_A_PROJECT = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
+_PROJECT_FILES = ("mcp.json", ".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", ".gemini/settings.json")
 
-_SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
+_AUTH_SCHEME = re.compile(r"(?i)((?:bearer|basic|token)\s+)\S+")
 
-_VARIABLE = re.compile(r"\$\{[^{}]*\}")
+_PLACEHOLDER = re.compile(r"\$\{[^{}]*\}")
 
-_FIELDS = ("command", "args", "env", "cwd", "url", "headers", "token")
+_FIELDS_WITH_SECRETS = ("command", "args", "env", "cwd", "url", "headers", "token")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +110,7 @@ def config_files() -> list[Path]:
     """
     home, settings = _home(), settings_folder()
     candidates = [
-        *(Path(name) for name in _IN_A_PROJECT),
+        *(Path(name) for name in _PROJECT_FILES),
         settings / "Claude" / "claude_desktop_config.json",
         home / ".claude.json",
         home / ".cursor" / "mcp.json",
@@ -182,8 +182,8 @@ def config(
     chosen = [entry for entry in entries if not servers or entry.name in servers]
     if wrong := [entry for entry in chosen if entry.error is not None]:
         raise CommandError("\n".join(str(entry.error) for entry in wrong))
-    taken: dict[str, str] = {}
-    toolsets = [_stored_toolset(entry, entry.toolset, output, taken) for entry in chosen if entry.toolset is not None]
+    used: dict[str, str] = {}
+    toolsets = [_stored_toolset(entry, entry.toolset, output, used) for entry in chosen if entry.toolset is not None]
     if output.is_json:
         output.json({"tools": toolsets})
     else:
@@ -191,11 +191,11 @@ def config(
     return ExitCode.OK
 
 
-def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, taken: dict[str, str]) -> dict[str, Any]:
+def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, used: dict[str, str]) -> dict[str, Any]:
     warnings = list(entry.warnings)
     if missing := missing_variables(toolset.server_info):
         warnings.append(f"these environment variables are not set: {', '.join(missing)}")
-    info, variables = _without_plain_secrets(entry.name, toolset.server_info, taken)
+    info, variables = _without_plain_secrets(entry.name, toolset.server_info, used)
     warnings += [
         f"`{place}` has a secret in plain text. The YAML takes it from the environment "
         f"variable {variable}: set it, and write `${{{variable}}}` in the file, too."
@@ -225,8 +225,8 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     :returns: The values by their places: the field, and the key or index in it.
     """
     found: dict[tuple[str, Any], str] = {}
-    for field in _FIELDS:
-        value = _as_written(getattr(info, field, None))
+    for field in _FIELDS_WITH_SECRETS:
+        value = _unresolved(getattr(info, field, None))
         # Variables count only if their names indicate a secret, because the others are better kept readable.
         declared = secrets_in({"variables" if field == "env" else field: value}) - {""}
         secrets = {secret for secret in declared if "${" not in secret}
@@ -237,19 +237,19 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
             if not isinstance(item, str):
                 continue
             forms = f"{item} {unquote(item)} {unquote_plus(item)}"  # in a URL, they may be encoded
-            fixed = _VARIABLE.sub("", item)
+            fixed = _PLACEHOLDER.sub("", item)
             if any(secret in forms for secret in secrets) or (field != "env" and redact_text(fixed) != fixed):
                 found[field, key] = item
     return found
 
 
-def _as_written(value: Any) -> Any:
+def _unresolved(value: Any) -> Any:
     # The text around variables may contain a secret as well.
     if isinstance(value, SecretTemplate):
         return str(value)
     if isinstance(value, Mapping):
-        return {key: _as_written(item) for key, item in value.items()}
-    return [_as_written(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _unresolved(item) for key, item in value.items()}
+    return [_unresolved(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def shown_place(field: str, key: Any) -> str:
@@ -260,7 +260,7 @@ def shown_place(field: str, key: Any) -> str:
 
 
 def _without_plain_secrets(
-    name: str, info: MCPServerInfo, taken: dict[str, str]
+    name: str, info: MCPServerInfo, used: dict[str, str]
 ) -> tuple[MCPServerInfo, dict[str, str]]:
     """
     Replace values with secrets in plain text by environment variables, which are returned by their places.
@@ -270,21 +270,21 @@ def _without_plain_secrets(
     changes: dict[str, Any] = {}
     variables: dict[str, str] = {}
     for (field, key), value in plain_secrets(info).items():
-        own = str(key) if field == "env" and str(key).isidentifier() else ""
+        env_name = str(key) if field == "env" and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
-        variable = first = own or variable_name(*parts)
+        variable = first = env_name or variable_name(*parts)
         number = 2
-        while taken.get(variable, value) != value:
+        while used.get(variable, value) != value:
             variable, number = f"{first}_{number}", number + 1
-        taken[variable] = value
+        used[variable] = value
         variables[shown_place(field, key)] = variable
-        scheme = _SCHEME.fullmatch(value)
+        scheme = _AUTH_SCHEME.fullmatch(value)
         template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
         if key is None:
             changes[field] = template
             continue
-        whole = getattr(info, field)
-        changes.setdefault(field, dict(whole) if isinstance(whole, Mapping) else list(whole))[key] = template
+        original = getattr(info, field)
+        changes.setdefault(field, dict(original) if isinstance(original, Mapping) else list(original))[key] = template
     return (dataclasses.replace(info, **changes) if variables else info), variables  # type: ignore[type-var]
 
 

@@ -93,11 +93,11 @@ def login(
     """
     info = _info_of(target, config)
     try:
-        own = client.oauth_config()
-        log_in(with_oauth(info, own))
+        oauth_config = client.oauth_config()
+        log_in(with_oauth(info, oauth_config))
     except ValueError as error:
         raise CommandError(str(error)) from error
-    remember_login(info, own)
+    remember_login(info, oauth_config)
     _report("Logged in at", info, options.output)
 
 

@@ -225,12 +225,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], otherwise: s
     lines = [[one_line(cell) for cell in row] for row in rows]
     if not lines:
         return otherwise
-    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold", header_style="bold")
+        grid.add_column(column, overflow="fold", header_style="bold")
     for line in lines:
-        made.add_row(*map(Text, line))
-    return made
+        grid.add_row(*map(Text, line))
+    return grid
 
 
 def _literal(renderable: Any, style: str | None) -> Any:
@@ -252,7 +252,7 @@ def _console(stream: Any, width_in_a_pipe: int) -> Console:
 
 
 # Phrases in messages of the package, with their counterparts on the command line where the names differ.
-_WORDS = {
+_COMMAND_LINE_PHRASES = {
     'pass `auth="oauth"`, or the credentials as `token` or in `headers`': (
         "log in with 'mcp-haystack login', or pass the credentials with --token-env or --header"
     ),
@@ -308,7 +308,7 @@ class CommandError(Exception):
 
 
 # The exit codes by the class of the error. The first class that matches counts.
-_CODES: dict[type[BaseException], ExitCode] = {
+_EXIT_CODES: dict[type[BaseException], ExitCode] = {
     KeyboardInterrupt: ExitCode.INTERRUPTED,
     MCPAuthorizationError: ExitCode.UNAUTHORIZED,
     MCPOutcomeUnknownError: ExitCode.UNANSWERED,
@@ -332,7 +332,7 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     # The server answered with an error code. If it did so while connecting, it cannot be used at all.
     if isinstance(error, MCPConnectionError) and error.code is not None and error.operation != "connect":
         return ExitCode.FAILED
-    code = next((code for kind, code in _CODES.items() if isinstance(error, kind)), None)
+    code = next((code for kind, code in _EXIT_CODES.items() if isinstance(error, kind)), None)
     if code is None and isinstance(error, OSError):
         # Either a file that the user has named, or a result that cannot be written (full disk), so a tool may have run.
         return ExitCode.FAILED if error.filename is None else ExitCode.USAGE
@@ -349,6 +349,6 @@ def for_terminal(error: object) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
     text = str(error)
-    for said, meant in _WORDS.items():
-        text = text.replace(said, meant)
+    for phrase, replacement in _COMMAND_LINE_PHRASES.items():
+        text = text.replace(phrase, replacement)
     return text

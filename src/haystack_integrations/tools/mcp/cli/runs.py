@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.durable.store import Entry
 
 # The outcome of a call that was sent and has no result.
-_IN_DOUBT = "may have run"
+_MAY_HAVE_RUN = "may have run"
 
 
 def runs(
@@ -115,7 +115,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
             for each in entries
         ]
         output.print(table(("Number", "Kind", "Name", "Outcome", "Begun", "Took", "Attempts"), rows))
-    if any(_outcome(each, run) == _IN_DOUBT for each in entries):
+    if any(_outcome(each, run) == _MAY_HAVE_RUN for each in entries):
         output.print()
         output.print("Check what may have run, and decide with `journal.decide` before the run goes on.")
 
@@ -144,7 +144,7 @@ def _kind(run: RecordedRun) -> str:
 
 
 def _outcome(entry: Entry, run: RecordedRun) -> str:
-    started = "running" if run.state == "running" else _IN_DOUBT
+    started = "running" if run.state == "running" else _MAY_HAVE_RUN
     return {"started": started, "pending": "left open"}.get(entry.state, entry.state)
 
 

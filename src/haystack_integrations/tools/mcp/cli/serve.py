@@ -58,9 +58,9 @@ if TYPE_CHECKING:
 _LOAD = Group("Load and logs", sort_key=3)
 
 # Errors that a wrong target or wrong options cause.
-_REFUSALS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
+_TARGET_ERRORS = (ValueError, TypeError, ImportError, MCPError, ComponentError, DeserializationError, PipelineError)
 
-_NAMES_OF_SERVERS = ("server", "mcp", "app")
+_SERVER_NAMES = ("server", "mcp", "app")
 
 _CHOICES = (
     "serve takes the YAML of a pipeline, an mcp.json, a Python file (server.py or server.py:name) or an import path "
@@ -170,7 +170,7 @@ def serve(
                 log_level=log_level,
                 **options,
             )
-    except _REFUSALS as error:
+    except _TARGET_ERRORS as error:
         raise CommandError(for_terminal(error), exit_code_of(error) or ExitCode.USAGE) from error
     return ExitCode.OK
 
@@ -190,29 +190,29 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     modules_are_found_here()
     # Prints go to stderr, because stdout is reserved for the protocol over stdio.
     with contextlib.redirect_stdout(sys.stderr):
-        name, things = _things(target)
-        if "server" in things:
+        name, parameters = _parameters_for_target(target)
+        if "server" in parameters:
             if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if _is_set(look, each)]:
                 msg = (
                     f"{target} is a server already, for which serve does not take {', '.join(given)}: set it where the "
                     "server is made, with create_mcp_server"
                 )
                 raise CommandError(msg)
-            made: FastMCP[Any] = things["server"]
-            return made
+            server: FastMCP[Any] = parameters["server"]
+            return server
         inputs: dict[str, list[str]] = {}
         for name_of_input, socket in _sockets(look.input or [], "--input"):
             inputs.setdefault(name_of_input, []).append(socket)
-        own: dict[str, Any] = {
+        options: dict[str, Any] = {
             "description": look.description,
             "inputs": {each: sockets if len(sockets) > 1 else sockets[0] for each, sockets in inputs.items()},
             "outputs": dict(_sockets(look.output or [], "--output")),
         }
-        own = {key: value for key, value in own.items() if value}
+        options = {key: value for key, value in options.items() if value}
         return create_mcp_server(
             look.name or name,
-            **things,
-            options={name: ServeOptions(**own)} if own else None,
+            **parameters,
+            options={name: ServeOptions(**options)} if options else None,
             mask_error_details=not look.show_errors,
             max_concurrency=look.max_concurrency,
         )
@@ -232,7 +232,7 @@ def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:
         yield name, socket
 
 
-def _things(target: str) -> tuple[str, dict[str, Any]]:
+def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
     """
     Return the name of what is served, and the parameters of `create_mcp_server` for it, or a finished server.
     """
@@ -243,10 +243,10 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
         return attribute, _kinds(object_in_file(file, attribute), attribute)
     if path.is_file() and path.suffix == ".py":
         module = module_of(path)
-        made = [getattr(module, each) for each in _NAMES_OF_SERVERS if hasattr(module, each)]
+        made = [getattr(module, each) for each in _SERVER_NAMES if hasattr(module, each)]
         if made:
             return name, _kinds(made[0], name)
-        msg = f"{path} has no {', '.join(_NAMES_OF_SERVERS)}: name what to serve, as in {path}:name"
+        msg = f"{path} has no {', '.join(_SERVER_NAMES)}: name what to serve, as in {path}:name"
         raise CommandError(msg)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
         servers = [server for server in servers_in(path) if not server.is_disabled]
@@ -257,7 +257,7 @@ def _things(target: str) -> tuple[str, dict[str, Any]]:
             server.usable()  # raises an error if it cannot be used
         return name, {"tools": [server.toolset for server in servers]}
     if path.is_file() and path.suffix in (".yaml", ".yml"):
-        return name, _of_yaml(path, name)
+        return name, _parameters_from_yaml(path, name)
     if is_import_path(target):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
         return attribute, _kinds(import_object(target), attribute)
@@ -275,7 +275,7 @@ def _read_yaml(file: Path) -> Any:
         raise CommandError(msg) from None
 
 
-def _of_yaml(file: Path, name: str) -> dict[str, Any]:
+def _parameters_from_yaml(file: Path, name: str) -> dict[str, Any]:
     content = _read_yaml(file)
     known = content if isinstance(content, Mapping) else {}
     if "components" in known:

@@ -62,7 +62,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.import_paths import is_import_path
 from haystack_integrations.tools.mcp.mcp_json import missing_variables
-from haystack_integrations.tools.mcp.parameters import LONGEST_TIMEOUT
+from haystack_integrations.tools.mcp.parameters import MAX_TIMEOUT
 from haystack_integrations.tools.mcp.protocol.request_errors import leaves
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import redact_args, redact_text, redact_url
@@ -81,7 +81,7 @@ T = TypeVar("T")
 Named = TypeVar("Named", "types.Tool", "types.Prompt", Server)
 R = TypeVar("R")
 
-_CHOICES = (
+_TARGET_CHOICES = (
     "A target is a URL (https://host/mcp), a command in quotes ('uvx mcp-server-time'), a script (server.py), an "
     "import path (package.module:server), a configuration file (mcp.json), or the name of a server in one "
     "(mcp.json:name, or name)."
@@ -92,7 +92,7 @@ _SCRIPTS = (".py", ".js", ".mjs", ".cjs")
 # Commands that need arguments to start a server.
 LAUNCHERS = frozenset({"python", "python3", "node", "bun", "deno", "uvx", "pipx", "npx", "uv", "docker"})
 
-_TIMEOUT, _TIMEOUT_WITH_QUESTIONS = 30.0, 600.0
+_DEFAULT_TIMEOUT, _DEFAULT_TIMEOUT_WITH_QUESTIONS = 30.0, 600.0
 
 TARGET = (
     "The server: a URL, a command in quotes, a script (server.py), an import path (package.module:server), a "
@@ -122,14 +122,14 @@ class ServerOptions(OutputOptions):
     token_env: Annotated[str | None, Parameter(metavar="NAME")] = None
     env: Annotated[list[str] | None, Parameter(metavar="NAME=VALUE")] = None
     cwd: Annotated[Path | None, Parameter(metavar="FOLDER")] = None
-    timeout: Annotated[float | None, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=LONGEST_TIMEOUT))] = None
+    timeout: Annotated[float | None, Parameter(metavar="SECONDS", validator=Number(gt=0, lte=MAX_TIMEOUT))] = None
 
     def seconds(self, *, may_ask: bool = False) -> float:
         """
         Return how many seconds to wait for the server, which may ask the user something meanwhile.
         """
         is_person = may_ask and sys.stdin.isatty()
-        return self.timeout or (_TIMEOUT_WITH_QUESTIONS if is_person else _TIMEOUT)
+        return self.timeout or (_DEFAULT_TIMEOUT_WITH_QUESTIONS if is_person else _DEFAULT_TIMEOUT)
 
     def apply(self, info: MCPServerInfo) -> MCPServerInfo:
         """
@@ -230,7 +230,7 @@ def servers_of(target: str | None, options: ServerOptions) -> list[Server]:
     if target is None:
         return _servers_of_files(options)
     try:
-        found = _found(target, options)
+        found = _resolve_target(target, options)
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
     if not found:
@@ -243,7 +243,7 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
     files = [options.config] if options.config is not None else config_files()
     files = [file for file in files if not file.is_absolute()] or files
     if not files:
-        msg = f"There is no target, and no configuration file in {os.getcwd()} or of an editor. {_CHOICES}"
+        msg = f"There is no target, and no configuration file in {os.getcwd()} or of an editor. {_TARGET_CHOICES}"
         raise CommandError(msg)
     servers: dict[str, Server] = {}
     for file in files:
@@ -257,7 +257,7 @@ def _servers_of_files(options: ServerOptions) -> list[Server]:
         for server in found:
             servers.setdefault(server.name, server)
     if not servers:
-        msg = f"There is no target, and there are no servers in {', '.join(map(str, files))}. {_CHOICES}"
+        msg = f"There is no target, and there are no servers in {', '.join(map(str, files))}. {_TARGET_CHOICES}"
         raise CommandError(msg)
     return list(servers.values())
 
@@ -273,9 +273,9 @@ def file_and_name(target: str) -> tuple[Path, str] | None:
     return (Path(file), name) if os.path.isfile(file) else None
 
 
-def _found(target: str, options: ServerOptions) -> list[Server]:
+def _resolve_target(target: str, options: ServerOptions) -> list[Server]:
     if not target.strip():
-        msg = f"The target is empty. {_CHOICES}"
+        msg = f"The target is empty. {_TARGET_CHOICES}"
         raise CommandError(msg)
     in_file = file_and_name(target)
     # A path may have spaces, and so may the name of a server in a file.
@@ -299,7 +299,7 @@ def _found(target: str, options: ServerOptions) -> list[Server]:
     if is_import_path(target):
         modules_are_found_here()
         return [Server(target, InProcessServerInfo(target))]
-    return [_by_name(target, options)]
+    return [_server_by_name(target, options)]
 
 
 def _is_name_with_spaces(target: str, options: ServerOptions) -> bool:
@@ -318,7 +318,7 @@ def _words_of(command: str) -> list[str]:
         raise CommandError(msg) from None
 
 
-def _by_name(name: str, options: ServerOptions) -> Server:
+def _server_by_name(name: str, options: ServerOptions) -> Server:
     file = options.config or next((file for file in config_files() if name in names_in(file)), None)
     if file is not None:
         return named("server", name, servers_in(file), str(file))
@@ -332,7 +332,7 @@ def _by_name(name: str, options: ServerOptions) -> Server:
     names_of_servers = f"{describe_choices([name], known, 'They have', 'servers')}. " if known else ""
     msg = (
         f"'{name}' is neither a script nor a configuration file, nor a command on the PATH, nor the name of a server. "
-        f"{names_of_servers}{_CHOICES}"
+        f"{names_of_servers}{_TARGET_CHOICES}"
     )
     raise CommandError(msg)
 
@@ -385,7 +385,7 @@ def module_of(file: Path) -> ModuleType:
     module_name = file.stem if file.stem.isidentifier() else "mcp_haystack_target"
     specification = importlib.util.spec_from_file_location(module_name, file)
     if specification is None or specification.loader is None:
-        msg = f"{file} is not a Python file. {_CHOICES}"
+        msg = f"{file} is not a Python file. {_TARGET_CHOICES}"
         raise CommandError(msg)
     module = importlib.util.module_from_spec(specification)
     sys.modules[module_name] = module  # pickle and dataclasses look modules up there

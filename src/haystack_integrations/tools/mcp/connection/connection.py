@@ -88,10 +88,10 @@ _NOT_TRACED: AbstractContextManager[None] = nullcontext()
 _PACKAGE = "haystack_integrations.tools.mcp"
 
 # The module that each connection needs.
-_COMMON = (f"{_PACKAGE}.connection.identities",)
+_COMMON_MODULES = (f"{_PACKAGE}.connection.identities",)
 
 # What `preload` imports in addition: the modules for servers over stdio, and over HTTP without OAuth.
-_USUAL = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
+_PRELOADED_MODULES = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
 
 
 def preload() -> None:
@@ -102,7 +102,7 @@ def preload() -> None:
     program starts if the first call should not wait for that. Calling it again does nothing. A fork waits for the end
     of the import.
     """
-    begin_import(*_COMMON, *_USUAL)
+    begin_import(*_COMMON_MODULES, *_PRELOADED_MODULES)
 
 
 async def preloaded(server_info: MCPServerInfo) -> None:
@@ -112,7 +112,7 @@ async def preloaded(server_info: MCPServerInfo) -> None:
     :param server_info: How the server is reached.
     :raises TimeoutError: If it takes so long that it may never end.
     """
-    await imported(*_COMMON, *server_info._modules)
+    await imported(*_COMMON_MODULES, *server_info._modules)
 
 
 class Pool:
@@ -122,7 +122,7 @@ class Pool:
 
     def __init__(self) -> None:
         self.lock: Callable[[], threading.Lock] = lock_of_each_process()
-        self._shared: list[tuple[Any, ServerSessions]] = []
+        self._shared_sessions: list[tuple[Any, ServerSessions]] = []
 
     def acquire(self, server_info: MCPServerInfo, handlers: MCPHandlers, *, share: bool) -> ServerSessions:
         """
@@ -138,12 +138,12 @@ class Pool:
 
         settings = _settings(server_info), _settings(handlers)
         with self.lock():
-            alike = (sessions for known, sessions in self._shared if known == settings)
-            sessions = next(alike, None) if share else None
+            matching = (sessions for known, sessions in self._shared_sessions if known == settings)
+            sessions = next(matching, None) if share else None
             if sessions is None:
                 sessions = ServerSessions(server_info, handlers)
                 if share:
-                    self._shared.append((settings, sessions))
+                    self._shared_sessions.append((settings, sessions))
             sessions.users += 1
             return sessions
 
@@ -157,7 +157,7 @@ class Pool:
         with self.lock():
             sessions.users -= 1
             if not sessions.users:
-                self._shared = [shared for shared in self._shared if shared[1] is not sessions]
+                self._shared_sessions = [shared for shared in self._shared_sessions if shared[1] is not sessions]
             return not sessions.users
 
 
@@ -328,7 +328,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # at exit, all open sessions are closed together
                 for watcher in self._watchers:
-                    _post(acquired.own.listening.add, watcher)
+                    _post(acquired.default.listening.add, watcher)
                 return acquired
             sessions = self._server_sessions
         pool.release(acquired)  # another thread was first and uses them, so this was not the last user
@@ -340,14 +340,14 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         sessions = self._server_sessions
         if sessions is not None:  # it may have been closed meanwhile
-            sessions.given_links.note(current_caller(), uri)
+            sessions.known_links.note(current_caller(), uri)
 
-    def _was_given(self, uri: str) -> bool:
-        return self._acquire().given_links.has(current_caller(), uri)
+    def _has_link(self, uri: str) -> bool:
+        return self._acquire().known_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
         sessions = self._server_sessions  # they keep the description, which takes time to make
-        return self.server_info.describe() if sessions is None else sessions.own.description
+        return self.server_info.describe() if sessions is None else sessions.default.description
 
     def _release(self) -> ServerSessions | None:
         """
@@ -358,7 +358,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             finalizer, self._finalizer = self._finalizer, None
             if sessions is not None:
                 for watcher in self._watchers:
-                    _post(sessions.own.listening.remove, watcher)
+                    _post(sessions.default.listening.remove, watcher)
         if sessions is None or finalizer is None or finalizer.detach() is None:
             return None
         return sessions if pool.release(sessions) else None
@@ -368,22 +368,22 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Whether there is an open session now.
         """
-        supervisor = self._newest
+        supervisor = self._active_supervisor
         return supervisor is not None and supervisor.is_ready()
 
     @property
-    def _newest(self) -> Supervisor | None:
+    def _active_supervisor(self) -> Supervisor | None:
         """
         The supervisor of the server info's session if it is ready, otherwise of the identity that made the last call.
         """
         sessions = self._server_sessions
         if sessions is None:
             return None
-        return sessions.own if sessions.newest is None or sessions.own.is_ready() else sessions.newest
+        return sessions.default if sessions.last_used is None or sessions.default.is_ready() else sessions.last_used
 
     @property
     def _session(self) -> Session | None:
-        supervisor = self._newest
+        supervisor = self._active_supervisor
         return None if supervisor is None else supervisor.session
 
     @property
@@ -391,7 +391,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         The number of the newest session, greater than that of every earlier one; 0 before the first.
         """
-        supervisor = self._newest
+        supervisor = self._active_supervisor
         return supervisor.generation if supervisor is not None else 0
 
     def call_tool(
@@ -415,7 +415,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             an MCPInvocationError.
         :raises ValueError: If `on_progress` is asynchronous.
         """
-        return self._deliver(_blocking(call_request(tool_name, tool_args, **options)))
+        return self._deliver(_require_sync_progress(call_request(tool_name, tool_args, **options)))
 
     async def call_tool_async(
         self, tool_name: str, tool_args: dict[str, Any] | None = None, **options: Unpack[CallKeywords]
@@ -444,7 +444,9 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :raises ValueError: As for `call_tool`.
         """
         try:
-            return self._deliver(_blocking(call_request(tool_name, tool_args, leaves_tasks=True, **options)))
+            return self._deliver(
+                _require_sync_progress(call_request(tool_name, tool_args, leaves_tasks=True, **options))
+            )
         except MCPCallPendingError as error:
             return error.pending_call
 
@@ -484,7 +486,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :raises ValueError: If an answer or an argument is missing, unknown, or does not fit its form; if the call
             belongs to another server, or cannot be continued. Nothing was sent.
         """
-        return self._deliver(_blocking(self._continuing(call, answers, withheld, options)))
+        return self._deliver(_require_sync_progress(self._continuation_request(call, answers, withheld, options)))
 
     async def continue_call_async(
         self,
@@ -497,7 +499,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Do the same as `continue_call` without blocking the event loop.
         """
-        return await self._deliver_async(self._continuing(call, answers, withheld, options))
+        return await self._deliver_async(self._continuation_request(call, answers, withheld, options))
 
     async def _cancel_call(self, call: MCPPendingCall) -> bool:
         """
@@ -517,16 +519,16 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     cancel_call_async: Final = asynchronous(_cancel_call)
 
     def _checked_call(self, call: MCPPendingCall) -> MCPPendingCall:
-        here = self._describe_server()
-        if call.server and call.server != here:
+        this_server = self._describe_server()
+        if call.server and call.server != this_server:
             msg = (
-                f"`call` is one of {call.server}, and this is a connection to {here}. If that is the same server, "
-                'pass `dataclasses.replace(call, server="")`.'
+                f"`call` is one of {call.server}, and this is a connection to {this_server}. If that is the same "
+                'server, pass `dataclasses.replace(call, server="")`.'
             )
             raise ValueError(msg)
         return call
 
-    def _continuing(
+    def _continuation_request(
         self,
         call: MCPPendingCall,
         answers: Mapping[str, Any] | None,
@@ -539,12 +541,12 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 "anew. Pass what was stored, or begin a call with `begin_call`."
             )
             raise ValueError(msg)
-        given = dict(withheld or {})
-        if set(given) != set(call.withheld):
-            msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(given)}"
+        values = dict(withheld or {})
+        if set(values) != set(call.withheld):
+            msg = f"`withheld` must have the arguments {sorted(call.withheld)}, and no others; it has {sorted(values)}"
             raise ValueError(msg)
-        options["secrets"] = (*texts("secrets", options.get("secrets", ())), *texts_in(given))
-        return call_request(call.tool_name, {**call.arguments, **given}, continues=(call, answers), **options)
+        options["secrets"] = (*texts("secrets", options.get("secrets", ())), *texts_in(values))
+        return call_request(call.tool_name, {**call.arguments, **values}, continues=(call, answers), **options)
 
     def _deliver(self, request: CallRequest) -> types.CallToolResult:
         reports = None if request.on_progress is None else ThreadReports(request.on_progress)
@@ -554,8 +556,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
                     executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
-                    call, longest = self._call(request)
-                    result = executor.run(call, longest, waiter=reports, has_limit=True)
+                    call, max_wait = self._call(request)
+                    result = executor.run(call, max_wait, waiter=reports, has_limit=True)
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
@@ -577,8 +579,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
                     executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
-                    call, longest = self._call(request)
-                    operation = executor.run_async(call, longest, has_limit=True)
+                    call, max_wait = self._call(request)
+                    operation = executor.run_async(call, max_wait, has_limit=True)
                     result = await (operation if reports is None else reports.wait(operation))
                 except MCPInvocationError:
                     raise
@@ -607,10 +609,10 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             limits = limits.within(request.invocation_timeout)
         request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
-        longest = None if limits.longest_call is None else waits + limits.longest_call
+        max_wait = None if limits.max_call_time is None else waits + limits.max_call_time
         if self._server_sessions is None or self._interceptors:
-            return self._prepare_and_call(request), longest
-        return self._server_sessions.call(request), longest
+            return self._prepare_and_call(request), max_wait
+        return self._server_sessions.call(request), max_wait
 
     async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
         await preloaded(self.server_info)  # the first session of a process needs the types of the protocol
@@ -626,7 +628,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
         self._users.calls.add(body)
         try:
-            return self._executor(body).run(body, self._longest_wait, has_limit=True)
+            return self._executor(body).run(body, self._max_wait, has_limit=True)
         finally:
             self._users.calls.discard(body)
             if self._users.is_to_be_closed and self._users.closes_after_call():
@@ -635,7 +637,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
         self._users.calls.add(body)
         try:
-            return await self._executor(body).run_async(body, self._longest_wait, has_limit=True)
+            return await self._executor(body).run_async(body, self._max_wait, has_limit=True)
         finally:
             self._users.calls.discard(body)
             if self._users.is_to_be_closed and self._users.closes_after_call():
@@ -652,7 +654,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         msg = f"Failed to connect to {self.server_info.describe()}: {error}."
         return MCPConnectionError(msg, self.server_info, "connect")
 
-    async def _acquired(self) -> ServerSessions:
+    async def _acquire_async(self) -> ServerSessions:
         """
         Return the sessions with the server. Await this in the executor's loop.
         """
@@ -664,30 +666,30 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             raise self._not_started(error) from error
 
     async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
-        return await (await self._acquired()).run(operation, self.connection_timeout)
+        return await (await self._acquire_async()).run(operation, self.connection_timeout)
 
     async def _start_async(self) -> None:
         """
         Acquire the sessions with the server, without opening one and without blocking the event loop.
         """
-        await self._submit_async(self._acquired())
+        await self._submit_async(self._acquire_async())
 
-    async def _kept_listing(self, requested: Sequence[str] = ()) -> ToolListing:
+    async def _cached_listing(self, requested: Sequence[str] = ()) -> ToolListing:
         recorder, server = call_recorder.get(), self.server_info.describe()
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
             self._recorded_instructions = recorded.instructions
             return recorded
         since = monotonic()
-        listing = await self._with_session(lambda supervisor: supervisor.kept_listing(self.connection_timeout))
-        if listing.asked_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
+        listing = await self._with_session(lambda supervisor: supervisor.cached_listing(self.connection_timeout))
+        if listing.requested_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
             # Another user requested this listing earlier; the server may have added the tool without a notification.
             listing = await self._fresh_listing()
         if recorder is not None:
             recorder.keep_listing(server, listing)
         return listing
 
-    _open: Final = blocking(_kept_listing)
-    _open_async: Final = asynchronous(_kept_listing)
+    _open: Final = blocking(_cached_listing)
+    _open_async: Final = asynchronous(_cached_listing)
 
     async def _fresh_listing(self) -> ToolListing:
         return await self._with_session(lambda supervisor: supervisor.list_tools(self.connection_timeout))
@@ -703,7 +705,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         if sessions is None:
             msg = f"{self.server_info.describe()} is not connected"
             raise MCPConnectionError(msg, self.server_info, "list_tools")
-        body = sessions.own.list_tools_if_open(self.connection_timeout)
+        body = sessions.default.list_tools_if_open(self.connection_timeout)
         # Not counted as a user: no caller waits for it, and it must not delay the closing.
         return await self._executor(body).run_async(body, self.connection_timeout, has_limit=True)
 
@@ -715,14 +717,14 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :raises MCPConnectionError: If it cannot be opened.
         """
         listing = self._open()
-        return listing.generation, _copies(listing)
+        return listing.generation, _copy_tools(listing)
 
     async def open_async(self) -> tuple[int, list[types.Tool]]:
         """
         Do the same as `open` without blocking the event loop.
         """
         listing = await self._open_async()
-        return listing.generation, _copies(listing)
+        return listing.generation, _copy_tools(listing)
 
     def list_tools(self) -> list[types.Tool]:
         """
@@ -731,19 +733,19 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :returns: The tools.
         :raises MCPConnectionError: If that fails.
         """
-        return _copies(self._list())
+        return _copy_tools(self._list())
 
     async def list_tools_async(self) -> list[types.Tool]:
         """
         Do the same as `list_tools` without blocking the event loop.
         """
-        return _copies(await self._list_async())
+        return _copy_tools(await self._list_async())
 
     def _watch(self, watcher: Watcher) -> Unsubscribe:
         with pool.lock():
             self._watchers.add(watcher)
             if self._server_sessions is not None:
-                _post(self._server_sessions.own.listening.add, watcher)
+                _post(self._server_sessions.default.listening.add, watcher)
         connection = weakref.ref(self)
 
         def unwatch() -> None:
@@ -757,17 +759,17 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         with pool.lock():
             self._watchers.discard(watcher)
             if self._server_sessions is not None:
-                _post(self._server_sessions.own.listening.remove, watcher)
+                _post(self._server_sessions.default.listening.remove, watcher)
 
     async def _subscribed(self, uri: str) -> None:
-        await (await self._acquired()).own.subscribe(uri, self.connection_timeout)
+        await (await self._acquire_async()).default.subscribe(uri, self.connection_timeout)
 
     def _has_own_session(self) -> bool:
         """
         Return whether the session of the server info is open. Thread-safe.
         """
         sessions = self._server_sessions
-        return sessions is not None and sessions.own.is_ready()
+        return sessions is not None and sessions.default.is_ready()
 
     @property
     def _runner(self) -> MCPConnection:
@@ -791,7 +793,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return DEFAULT_READ_TIMEOUT if self.invocation_timeout is None else self.invocation_timeout
 
     @property
-    def _longest_wait(self) -> float:
+    def _max_wait(self) -> float:
         return self.connection_timeout + self._read_limit
 
     @property
@@ -823,7 +825,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Return whether the server has reported in an open session that its tools changed since it listed them.
         """
-        supervisor = self._newest
+        supervisor = self._active_supervisor
         return supervisor is not None and supervisor.has_unknown_changes()
 
     async def _notify_roots_changed(self) -> bool:
@@ -850,13 +852,13 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         sessions = self._server_sessions
         if sessions is None:
             return MCPConnectionStatus(state="closed" if self._was_used else "idle")
-        supervisor, newest = sessions.own, self._newest or sessions.own
+        supervisor, active = sessions.default, self._active_supervisor or sessions.default
         details = self._details()
         supervisors = (supervisor, *sessions.by_identity.values())
         opened = [each.session for each in supervisors if each.session is not None]
         retry_in = max([supervisor.gate.retry_in, *(each.throttle.seconds for each in supervisors)])
         return MCPConnectionStatus(
-            state=newest.state,
+            state=active.state,
             protocol_version=details.protocol_version if details else None,
             server_name=details.name if details else None,
             server_version=details.version if details else None,
@@ -884,8 +886,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         sessions = self._leave()
         if sessions is not None and not AsyncExecutor.get_instance().in_loop_thread():
-            with _closing(sessions):
-                AsyncExecutor.get_instance().run(_closed(sessions), _CLOSE_TIMEOUT)
+            with _log_close_errors(sessions):
+                AsyncExecutor.get_instance().run(_wait_until_closed(sessions), _CLOSE_TIMEOUT)
 
     def _leave(self) -> ServerSessions | None:
         """
@@ -902,8 +904,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         sessions = self._leave()  # the closing goes on even if the caller is cancelled
         if sessions is not None:
-            with _closing(sessions):
-                await AsyncExecutor.get_instance().run_async(_closed(sessions), _CLOSE_TIMEOUT)
+            with _log_close_errors(sessions):
+                await AsyncExecutor.get_instance().run_async(_wait_until_closed(sessions), _CLOSE_TIMEOUT)
 
     def _enter(self) -> None:
         self.open()
@@ -921,31 +923,31 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return f"MCPConnection({self.server_info!r}, state={self.status().state!r})"
 
 
-def _blocking(request: CallRequest) -> CallRequest:
+def _require_sync_progress(request: CallRequest) -> CallRequest:
     if request.on_progress is not None and is_asynchronous(request.on_progress):
         msg = "`on_progress` of a call that blocks must not be asynchronous; use the asynchronous call, or a function"
         raise ValueError(msg)
     return request
 
 
-def _copies(listing: ToolListing) -> list[types.Tool]:
+def _copy_tools(listing: ToolListing) -> list[types.Tool]:
     # The originals stay private, because others compare with them.
     return [tool.model_copy(deep=True) for tool in listing.tools]
 
 
-def _post(tell: Callable[[Watcher], None], watcher: Watcher) -> None:
+def _post(update: Callable[[Watcher], None], watcher: Watcher) -> None:
     # This runs before the caller's next operation, which goes through the same loop.
-    AsyncExecutor.get_instance().post(lambda: tell(watcher))
+    AsyncExecutor.get_instance().post(lambda: update(watcher))
 
 
 @contextmanager
-def _closing(sessions: ServerSessions) -> Iterator[None]:
+def _log_close_errors(sessions: ServerSessions) -> Iterator[None]:
     try:
         yield
     except (TimeoutError, RuntimeError) as error:
-        server = sessions.own.description
+        server = sessions.default.description
         logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
 
 
-async def _closed(sessions: ServerSessions) -> None:
+async def _wait_until_closed(sessions: ServerSessions) -> None:
     await asyncio.shield(sessions.close_in_background())

@@ -55,7 +55,7 @@ class UserCount:
         # A call checks this after it has removed itself from `calls`.
         self.is_to_be_closed: bool = False
         # The counts of objects that contain this one, e.g. a registry: their users use this one as well.
-        self._outer: list[UserCount] = []
+        self._containers: list[UserCount] = []
 
     def count_users_of(self, outer: UserCount) -> None:
         """
@@ -64,7 +64,7 @@ class UserCount:
         :param outer: The count of that object.
         """
         with _lock():
-            self._outer.append(outer)
+            self._containers.append(outer)
 
     def enter(self) -> None:
         """
@@ -106,7 +106,7 @@ class UserCount:
         """
         Whether the object has users now.
         """
-        return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._outer)
+        return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._containers)
 
     def _closes_now(self) -> bool:
         # Set before calls are looked for: a call that is still seen here finds it set when it leaves.
@@ -326,7 +326,7 @@ def blocking(body: Callable[Concatenate[S, P], Coroutine[Any, Any, T]]) -> Calla
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._runner._submit(body(self, *args, **kwargs))
 
-    _describe(run, body, _name(body), body.__doc__)
+    _copy_metadata(run, body, _public_name(body), body.__doc__)
     return run
 
 
@@ -343,17 +343,17 @@ def asynchronous(
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await self._runner._submit_async(body(self, *args, **kwargs))
 
-    name = _name(body)
+    name = _public_name(body)
     _, _, rest = inspect.cleandoc(body.__doc__ or "").partition("\n\n")
-    _describe(run, body, f"{name}_async", f"Do the same as `{name}` without blocking the event loop.\n\n{rest}")
+    _copy_metadata(run, body, f"{name}_async", f"Do the same as `{name}` without blocking the event loop.\n\n{rest}")
     return run
 
 
-def _name(body: Any) -> str:
+def _public_name(body: Any) -> str:
     return str(body.__name__).removeprefix("_")
 
 
-def _describe(method: Any, body: Any, name: str, doc: str | None) -> None:
+def _copy_metadata(method: Any, body: Any, name: str, doc: str | None) -> None:
     method.__module__, method.__annotations__ = body.__module__, body.__annotations__
     method.__signature__, method.__doc__ = inspect.signature(body), doc
     method.__name__, method.__qualname__ = name, f"{body.__qualname__.rpartition('.')[0]}.{name}"

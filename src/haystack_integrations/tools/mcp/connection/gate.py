@@ -39,11 +39,11 @@ from haystack_integrations.tools.mcp.protocol.request_errors import CallDidNotRu
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-_REMEMBERED = 10
-_MOST_FAILURES = 5
+_WINDOW_SIZE = 10
+_MAX_FAILURES = 5
 
 # In seconds. A first pause that the user sets may be longer.
-_LONGEST_PAUSE = 60.0
+_MAX_PAUSE = 60.0
 
 
 class _WaitedTooLongError(CallDidNotRunError, TimeoutError):
@@ -75,7 +75,7 @@ class Gate:
         self.waiting: int = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         # Failed or not, for each recent call. Stays empty until one fails, so healthy servers cost nothing.
-        self.outcomes: deque[bool] = deque(maxlen=_REMEMBERED)
+        self.outcomes: deque[bool] = deque(maxlen=_WINDOW_SIZE)
         self._reason = ""
         self._failed_at = 0.0
         # The end of the pause, in the seconds of `time.monotonic`; None while calls are answered.
@@ -105,17 +105,17 @@ class Gate:
 
         :returns: A context manager.
         """
-        reset = _places_held.set((*_places_held.get(), self))
+        token = _places_held.set((*_places_held.get(), self))
         try:
             yield
         finally:
-            _places_held.reset(reset)
+            _places_held.reset(token)
 
-    async def enter(self, patience: float | None) -> PlaceHeld | None:
+    async def enter(self, timeout: float | None) -> PlaceHeld | None:
         """
         Wait until a call may pass. Call this in the call's own context.
 
-        :param patience: How long to wait, in seconds; None for no limit.
+        :param timeout: How long to wait, in seconds; None for no limit.
         :returns: The place of the call, to be passed to `leave`. None if it needs no place, e.g. inside another call.
         :raises CallDidNotRunError: If it may not pass.
         """
@@ -127,7 +127,7 @@ class Gate:
             self._loop, self._places, self.waiting = loop, asyncio.Semaphore(self.max_in_flight), 0
         self.waiting += 1
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 await self._places.acquire()
         except TimeoutError:
             msg = (
@@ -148,8 +148,8 @@ class Gate:
     def _check_pause(self) -> None:
         if seconds := self.retry_in:
             failed = f"{sum(self.outcomes)} of the last {len(self.outcomes)} calls of it failed"
-            how_long = f"for another {seconds:.1f} s"
-            msg = f"{self._server} is left alone {how_long}, since {failed}. The last one: {self._reason}"
+            remaining = f"for another {seconds:.1f} s"
+            msg = f"{self._server} is left alone {remaining}, since {failed}. The last one: {self._reason}"
             raise CallDidNotRunError(msg, denied=True)
 
     def leave(self, place: PlaceHeld) -> None:
@@ -187,8 +187,8 @@ class Gate:
         self.outcomes.append(True)
         self._reason = with_full_stop(reason)
         if self._open_until is not None:
-            self._pause = min(self._pause * 2, max(_LONGEST_PAUSE, self._first_pause))
-        elif sum(self.outcomes) < _MOST_FAILURES:
+            self._pause = min(self._pause * 2, max(_MAX_PAUSE, self._first_pause))
+        elif sum(self.outcomes) < _MAX_FAILURES:
             return
         self._open_until = monotonic() + self._pause
         logger.warning(

@@ -11,7 +11,7 @@ Which session an operation uses, depending on the identity of its caller.
     it has one, and the server has no sessions      one session for all: headers and token go with each message
     it has one, and the server has sessions         a session for each identity, closed when it has been idle for long
 
-Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. `GivenLinks`
+Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. `KnownLinks`
 remembers the resource links that each caller got.
 """
 
@@ -53,23 +53,23 @@ T = TypeVar("T")
 IDLE_LIMIT = 300.0
 
 # How many unused sessions of identities are kept. The least recently used one is closed first.
-MOST_IDLE = 100
+MAX_IDLE_SESSIONS = 100
 
 # The key of the session that all identities share, if the server has no sessions.
-_ALL = object()
+_SHARED_KEY = object()
 
 
 # How many URIs are kept for all callers together; the oldest are dropped first.
-MOST_LINKS: Final = 10_000
+MAX_LINKS: Final = 10_000
 
 
-class GivenLinks:
+class KnownLinks:
     """
     Remembers which caller got which resource URIs. Thread-safe, because each step is a single dict operation.
     """
 
     def __init__(self) -> None:
-        self._given: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
+        self._known: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
 
     def note(self, caller: Hashable, uri: str) -> None:
         """
@@ -79,10 +79,10 @@ class GivenLinks:
         :param uri: The URI.
         """
         # A URI that the caller got before moves to the end of the order.
-        self._given.pop((caller, uri), None)
-        self._given[caller, uri] = None
-        while len(self._given) > MOST_LINKS:
-            self._given.popitem(last=False)
+        self._known.pop((caller, uri), None)
+        self._known[caller, uri] = None
+        while len(self._known) > MAX_LINKS:
+            self._known.popitem(last=False)
 
     def has(self, caller: Hashable, uri: str) -> bool:
         """
@@ -92,7 +92,7 @@ class GivenLinks:
         :param uri: The URI.
         :returns: False also if the URI has been dropped since.
         """
-        return (caller, uri) in self._given
+        return (caller, uri) in self._known
 
 
 class ServerSessions:
@@ -108,10 +108,10 @@ class ServerSessions:
         :param handlers: Answer the requests of the server.
         """
         # Supervises the session of the server info itself.
-        self.own: Supervisor = Supervisor(server_info, handlers)
+        self.default: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
         # The resource links that models may follow.
-        self.given_links: GivenLinks = GivenLinks()
+        self.known_links: KnownLinks = KnownLinks()
         # How many connections share these sessions; counted by the pool.
         self.users: int = 0
         self._closing: asyncio.Task[None] | None = None
@@ -123,10 +123,10 @@ class ServerSessions:
         # The supervisors of identities' sessions, by the keys of the identities.
         self.by_identity: dict[Any, Supervisor] = {}
         # The timers that close idle sessions of identities, in the order in which the sessions became idle.
-        self._idle: dict[Any, asyncio.TimerHandle] = {}
-        self._finding_out = asyncio.Lock()
+        self._idle_timers: dict[Any, asyncio.TimerHandle] = {}
+        self._statelessness_lock = asyncio.Lock()
         # The supervisor of an identity that was used last.
-        self.newest: Supervisor | None = None
+        self.last_used: Supervisor | None = None
 
     def call(self, request: CallRequest) -> Coroutine[Any, Any, types.CallToolResult]:
         """
@@ -136,17 +136,17 @@ class ServerSessions:
         :returns: A coroutine for the executor's loop that returns the result. It raises MCPInvocationError if there is
             none, and ValueError if the caller's answers do not fit the questions of the continued call.
         """
-        call = ToolCall(request, self.own.handlers)
+        call = ToolCall(request, self.default.handlers)
         if not self._has_providers and current_context.get() is None and current_identity.get().key is None:
-            return call.run(self.own)
-        return self._identified(call)
+            return call.run(self.default)
+        return self._call_with_identity(call)
 
-    async def _identified(self, call: ToolCall) -> types.CallToolResult:
+    async def _call_with_identity(self, call: ToolCall) -> types.CallToolResult:
         try:
             return await self.run(call.run, call.request.connection_timeout)
         except MCPConnectionError as error:
             failure = call.failed_before(error)
-            self.own.note_error(str(failure))
+            self.default.note_error(str(failure))
             raise failure from failure.__cause__
 
     async def run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
@@ -164,40 +164,40 @@ class ServerSessions:
             identity = await self._identify(timeout)
             current_identity.set(identity)  # no other operation runs in this task
             if identity.headers:
-                self.own.redactor.remember(secrets_in({"headers": identity.headers}))
+                self.default.redactor.remember(secrets_in({"headers": identity.headers}))
             try:
                 return await self._run(operation, deadline - now())
             except NotForCallerError:
                 # The server had no sessions and has them now, so identities must not share one any more.
                 self._is_stateless = False
-                self._close(_ALL)
+                self._close(_SHARED_KEY)
                 return await self._run(operation, deadline - now())
         except MCPConnectionError as error:
-            self.own.note_error(str(error))
+            self.default.note_error(str(error))
             raise
 
     async def _run(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]], timeout: float) -> T:
-        supervisor = await self._chosen(current_identity.get().key, max(timeout, 0.0))
+        supervisor = await self._choose_supervisor(current_identity.get().key, max(timeout, 0.0))
         supervisor.operations += 1
-        if supervisor is not self.own:
-            self.newest = supervisor
-            self._wake(supervisor.serves)
+        if supervisor is not self.default:
+            self.last_used = supervisor
+            self._stop_idle_timer(supervisor.identity_key)
         try:
             return await operation(supervisor)
         finally:
             supervisor.operations -= 1
-            if not supervisor.operations and self.by_identity.get(supervisor.serves) is supervisor:
-                self._let_idle(supervisor.serves)
+            if not supervisor.operations and self.by_identity.get(supervisor.identity_key) is supervisor:
+                self._start_idle_timer(supervisor.identity_key)
 
     async def _identify(self, timeout: float) -> Identity:
-        info, context = self.own.server_info, current_context.get()
+        info, context = self.default.server_info, current_context.get()
         try:
             headers: dict[str, str] = {}
             if self._has_providers:
                 async with asyncio.timeout(timeout):
                     headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:
-                headers = _with(headers, context)
+                headers = _with_context_headers(headers, context)
             if fault := fault_of_headers(headers):
                 raise IdentityRefusedError(fault)
         except TimeoutError:
@@ -208,76 +208,78 @@ class ServerSessions:
             providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
             text = f": {error}" if isinstance(error, ImportError) else ""  # from an import path that leads nowhere
             failed = f"{' or '.join(providers)} failed ({type(error).__name__}{text})"
-            what = str(error) if isinstance(error, IdentityRefusedError) else failed
-            msg = f"Nothing was sent to {info.describe()}: {what}"
+            problem = str(error) if isinstance(error, IdentityRefusedError) else failed
+            msg = f"Nothing was sent to {info.describe()}: {problem}"
             raise MCPConnectionError(msg, info) from error
         key: Any = tuple(sorted(headers.items())) or None
         if context is not None and context.user is not None:
             key = context.user
         return Identity(key=key, headers=headers)
 
-    async def _chosen(self, key: Any, timeout: float) -> Supervisor:
+    async def _choose_supervisor(self, key: Any, timeout: float) -> Supervisor:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # after a fork, or a shutdown of the executor
             self._loop = loop
             self._reset()
-        if key is None or self.own.is_closed:
-            return self.own
+        if key is None or self.default.is_closed:
+            return self.default
         if self._is_stateless is None:
-            await self._find_out(key, timeout)
-        return self.by_identity.get(_ALL, self.own) if self._is_stateless else self._own_of(key)
+            await self._determine_statelessness(key, timeout)
+        return self.by_identity.get(_SHARED_KEY, self.default) if self._is_stateless else self._supervisor_of(key)
 
-    async def _find_out(self, key: Any, timeout: float) -> None:
+    async def _determine_statelessness(self, key: Any, timeout: float) -> None:
         try:
-            async with within(timeout, self.own.server_info), self._finding_out:
+            async with within(timeout, self.default.server_info), self._statelessness_lock:
                 if self._is_stateless is None:
-                    self._is_stateless = await self._first_is_stateless(key, timeout)
+                    self._is_stateless = await self._is_first_session_stateless(key, timeout)
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):
                 raise
-            msg = f"Failed to connect to {self.own.description}: timed out after {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, self.own.server_info, "connect") from None
+            msg = f"Failed to connect to {self.default.description}: timed out after {timeout:g} seconds"
+            raise MCPConnectionTimeoutError(msg, self.default.server_info, "connect") from None
 
-    async def _first_is_stateless(self, key: Any, timeout: float) -> bool:
-        session = self.own.session
+    async def _is_first_session_stateless(self, key: Any, timeout: float) -> bool:
+        session = self.default.session
         if session is not None and session.is_open:
             return session.is_stateless
-        supervisor = self._own_of(key)
+        supervisor = self._supervisor_of(key)
         try:
             session = await supervisor.ready_session(timeout)
         except BaseException:
             self._close(key)
             raise
         if session.is_stateless and self.by_identity.get(key) is supervisor:  # otherwise it was closed meanwhile
-            supervisor.serves = _ALL
-            self.by_identity[_ALL] = self.by_identity.pop(key)
+            supervisor.identity_key = _SHARED_KEY
+            self.by_identity[_SHARED_KEY] = self.by_identity.pop(key)
         return session.is_stateless
 
-    def _own_of(self, key: Any) -> Supervisor:
-        if self.own.is_closed:
-            return self.own  # a new supervisor would open a session that nobody closes
+    def _supervisor_of(self, key: Any) -> Supervisor:
+        if self.default.is_closed:
+            return self.default  # a new supervisor would open a session that nobody closes
         if key not in self.by_identity:
-            self.by_identity[key] = Supervisor(self.own.server_info, self.own.handlers, base=self.own, serves=key)
+            self.by_identity[key] = Supervisor(
+                self.default.server_info, self.default.handlers, base=self.default, identity_key=key
+            )
         return self.by_identity[key]
 
-    def _let_idle(self, key: Any) -> None:
-        if key is _ALL:
+    def _start_idle_timer(self, key: Any) -> None:
+        if key is _SHARED_KEY:
             return
-        self._idle[key] = asyncio.get_running_loop().call_later(IDLE_LIMIT, self._close, key)
-        if len(self._idle) > MOST_IDLE:
-            self._close(next(iter(self._idle)))
+        self._idle_timers[key] = asyncio.get_running_loop().call_later(IDLE_LIMIT, self._close, key)
+        if len(self._idle_timers) > MAX_IDLE_SESSIONS:
+            self._close(next(iter(self._idle_timers)))
 
-    def _wake(self, key: Any) -> None:
-        timer = self._idle.pop(key, None)
+    def _stop_idle_timer(self, key: Any) -> None:
+        timer = self._idle_timers.pop(key, None)
         if timer is not None:
             timer.cancel()
 
     def _close(self, key: Any) -> None:
-        self._wake(key)
+        self._stop_idle_timer(key)
         supervisor = self.by_identity.pop(key, None)
         if supervisor is not None:
-            if self.newest is supervisor:
-                self.newest = None
+            if self.last_used is supervisor:
+                self.last_used = None
             _in_background(supervisor.close())
 
     def close_in_background(self) -> asyncio.Task[None]:
@@ -291,10 +293,10 @@ class ServerSessions:
         return self._closing
 
     async def _close_all(self) -> None:
-        for timer in self._idle.values():
+        for timer in self._idle_timers.values():
             timer.cancel()
-        supervisors = (self.own, *self.by_identity.values())
-        self.own.is_closed = True
+        supervisors = (self.default, *self.by_identity.values())
+        self.default.is_closed = True
         self._reset()
         await asyncio.gather(*(supervisor.close() for supervisor in supervisors))
 
@@ -310,26 +312,28 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-def _with(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
+def _with_context_headers(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
     if fault := fault_of_headers(dict.fromkeys(context.headers or {}, "")):  # checked before a message quotes a name
         raise IdentityRefusedError(fault)
-    own = {name: _plain(f"the header '{name}'", value) for name, value in (context.headers or {}).items()}
-    if context.token is not None and not any(name.lower() == "authorization" for name in own):
-        own["Authorization"] = bearer(_plain("the token", context.token))
-    replaced = {name.lower() for name in own}
-    return {**{name: value for name, value in headers.items() if name.lower() not in replaced}, **own}
+    context_headers = {
+        name: _resolved_value(f"the header '{name}'", value) for name, value in (context.headers or {}).items()
+    }
+    if context.token is not None and not any(name.lower() == "authorization" for name in context_headers):
+        context_headers["Authorization"] = bearer(_resolved_value("the token", context.token))
+    replaced = {name.lower() for name in context_headers}
+    return {**{name: value for name, value in headers.items() if name.lower() not in replaced}, **context_headers}
 
 
-def _plain(what: str, value: str | Secret) -> str:
+def _resolved_value(subject: str, value: str | Secret) -> str:
     try:
-        plain = value.resolve_value() if isinstance(value, Secret) else value
+        resolved = value.resolve_value() if isinstance(value, Secret) else value
     except ValueError as error:
-        msg = f"{what} of mcp_request_context: {error}"
+        msg = f"{subject} of mcp_request_context: {error}"
         raise IdentityRefusedError(msg) from None
-    if not plain:
-        msg = f"{what} of mcp_request_context has no value"
+    if not resolved:
+        msg = f"{subject} of mcp_request_context has no value"
         raise IdentityRefusedError(msg)
-    return str(plain)
+    return str(resolved)
 
 
 if hasattr(os, "register_at_fork"):

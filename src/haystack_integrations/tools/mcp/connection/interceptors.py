@@ -198,7 +198,7 @@ def check_interceptors(given: Any) -> Interceptors:
             f"{type(given).__name__}"
         )
         raise ValueError(msg)
-    return Interceptors(_checked(each, _imported) for each in given)
+    return Interceptors(_checked_interceptor(each, _imported) for each in given)
 
 
 def load_interceptors(stored: Any) -> Any:
@@ -212,11 +212,12 @@ def load_interceptors(stored: Any) -> Any:
     if not isinstance(stored, Iterable) or isinstance(stored, (str, Mapping)):
         return stored  # the constructor refuses it
     return Interceptors(
-        _checked(deserialize_object(each) if isinstance(each, dict) else each, _deserialized) for each in stored
+        _checked_interceptor(deserialize_object(each) if isinstance(each, dict) else each, _deserialized)
+        for each in stored
     )
 
 
-def _checked(given: Any, find: Callable[[str], Any]) -> Interceptor:
+def _checked_interceptor(given: Any, find: Callable[[str], Any]) -> Interceptor:
     if isinstance(given, Interceptor):
         return given
     found = find(given) if isinstance(given, str) else given
@@ -276,7 +277,7 @@ class InterceptedCall:
         """
         self._interceptors, self._request, self._send = interceptors, request, send
         context = current_context.get() or MCPRequestContext()
-        self._first = MCPToolCall(
+        self._original_call = MCPToolCall(
             name=request.tool_name,
             arguments=request.tool_args,
             meta=meta_of_call(request.meta) or {},
@@ -286,12 +287,12 @@ class InterceptedCall:
             may_repeat=request.may_repeat,
         )
         # The last exception, and the interceptor that raised it; None if none of them did.
-        self._raised: tuple[Exception, Interceptor | None] | None = None
+        self._last_error: tuple[Exception, Interceptor | None] | None = None
         # Whether the last call that was sent was answered with a result.
         self._is_answered = False
-        self._under_way: list[MCPToolCall] = []
+        self._calls_in_flight: list[MCPToolCall] = []
         # The tools whose last call was not answered.
-        self._unanswered: set[str] = set()
+        self._unanswered_tools: set[str] = set()
 
     async def run(self) -> types.CallToolResult:
         """
@@ -301,19 +302,19 @@ class InterceptedCall:
         :raises MCPInvocationError: If there is no result.
         """
         try:
-            return await self._step(self._first, 0)
+            return await self._pass_through(self._original_call, 0)
         except Exception as error:
             failure = self._failure(error)
         raise failure  # outside of the except clause, so that its context does not quote what was redacted
 
-    async def _step(self, call: MCPToolCall, index: int) -> types.CallToolResult:
+    async def _pass_through(self, call: MCPToolCall, index: int) -> types.CallToolResult:
         interceptor = self._interceptors[index] if index < len(self._interceptors) else None
         try:
             if interceptor is None:
-                return await self._sent(call)
+                return await self._send_call(call)
 
             async def call_next(following: MCPToolCall) -> types.CallToolResult:
-                return await self._step(_following(following), index + 1)
+                return await self._pass_through(_checked_call(following), index + 1)
 
             if interceptor.is_async:
                 answer = await interceptor.function(call, call_next)
@@ -321,8 +322,8 @@ class InterceptedCall:
                 answer = await self._in_thread(interceptor, call, call_next)
             return self._result(interceptor, answer)
         except Exception as error:
-            if self._raised is None or self._raised[0] is not error:
-                self._raised = error, interceptor
+            if self._last_error is None or self._last_error[0] is not error:
+                self._last_error = error, interceptor
             raise
 
     async def _in_thread(
@@ -361,8 +362,8 @@ class InterceptedCall:
                 task.cancel()  # no effect if it is done
             raise
 
-    async def _sent(self, call: MCPToolCall) -> types.CallToolResult:
-        first, request = self._first, self._request
+    async def _send_call(self, call: MCPToolCall) -> types.CallToolResult:
+        first, request = self._original_call, self._request
         is_same_tool = call.name == first.name
         request = dataclasses.replace(
             request,
@@ -383,7 +384,7 @@ class InterceptedCall:
         if changes:
             changed = dataclasses.replace(current_context.get() or MCPRequestContext(), **changes)
             context.run(current_context.set, changed)
-        self._under_way.append(call)
+        self._calls_in_flight.append(call)
         is_known = self._is_answered = False
         try:
             # In a separate context: the identity of this call must not apply to what the interceptor does next.
@@ -394,21 +395,22 @@ class InterceptedCall:
             raise
         except MCPInvocationError as error:
             outcome = outcome_of(error)
-            if call.name in self._unanswered and outcome == "did_not_run":  # which is said of this sending only
+            # The error covers this attempt only.
+            if call.name in self._unanswered_tools and outcome == "did_not_run":
                 kind = MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
                 raise self._error(str(error.__cause__ or error), kind) from error
             is_known = outcome != "may_have_run"
             raise
         finally:
-            self._under_way = [each for each in self._under_way if each is not call]
-            self._unanswered -= {call.name}
-            self._unanswered |= set() if is_known else {call.name}
+            self._calls_in_flight = [each for each in self._calls_in_flight if each is not call]
+            self._unanswered_tools -= {call.name}
+            self._unanswered_tools |= set() if is_known else {call.name}
 
     def _check_repeats(self, call: MCPToolCall, *, may_repeat: bool) -> None:
         reason = None
-        if call.name in self._unanswered:
+        if call.name in self._unanswered_tools:
             reason = "it was sent before and not answered"
-        elif any(each.name == call.name and each.arguments == call.arguments for each in self._under_way):
+        elif any(each.name == call.name and each.arguments == call.arguments for each in self._calls_in_flight):
             reason = "it is under way already"
         if reason is not None and not may_repeat:
             msg = (
@@ -446,24 +448,30 @@ class InterceptedCall:
         if isinstance(error, MCPInvocationError):
             error.tool_args = self._request.tool_args  # the caller must not see what an interceptor added
             return error
-        raised, interceptor = self._raised or (None, None)
+        raised, interceptor = self._last_error or (None, None)
         if raised is not error or interceptor is None:
             # An error of the executor covers only the last time that the call was sent, not earlier ones.
-            return self._error(str(error)) if self._unanswered and isinstance(error, (OSError, RuntimeError)) else error
+            return (
+                self._error(str(error))
+                if self._unanswered_tools and isinstance(error, (OSError, RuntimeError))
+                else error
+            )
         text = str(error)
-        what = f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
+        text_with_name = (
+            f"the interceptor '{interceptor.name}' raised {type(error).__name__}{f': {text}' if text else ''}"
+        )
         redactor = Redactor(self._request.secrets)
-        redacted = redactor.text(what)
+        redacted = redactor.text(text_with_name)
         failure = self._error(
             with_full_stop(redacted), MCPTimeoutError if isinstance(error, TimeoutError) else MCPInvocationError
         )
         failure.code, failure.data = getattr(error, "code", None), redactor.value(getattr(error, "data", None))
         # If the text had to be redacted, the cause quotes the same values, so it is left out.
-        failure.__cause__ = error if redacted == what else None
+        failure.__cause__ = error if redacted == text_with_name else None
         return failure
 
     def _error(self, text: str, kind: type[MCPInvocationError] = MCPInvocationError) -> MCPInvocationError:
-        if self._unanswered or self._under_way:
+        if self._unanswered_tools or self._calls_in_flight:
             kind = MCPCallTimeoutError if kind is MCPTimeoutError else MCPOutcomeUnknownError
             text = f"{with_full_stop(text)} The tool may have run."
         error = self._request.error(kind, text)
@@ -471,7 +479,7 @@ class InterceptedCall:
         return error
 
 
-def _following(call: Any) -> MCPToolCall:
+def _checked_call(call: Any) -> MCPToolCall:
     if not isinstance(call, MCPToolCall):
         msg = f"it passed {type(call).__name__} to `call_next`; pass it an MCPToolCall, the given one or an `override`"
         raise TypeError(msg)

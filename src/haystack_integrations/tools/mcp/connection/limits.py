@@ -27,7 +27,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import lock_of_each_process
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Options, Seconds, explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, MAX_TIMEOUT, Options, Seconds, explains_options
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -48,7 +48,7 @@ def check_timeout(parameter: str, value: float, or_none: str = "") -> float:
     :returns: The value.
     :raises ValueError: If it is not a positive number.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_TIMEOUT:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= MAX_TIMEOUT:
         msg = f"`{parameter}` must be a positive number of seconds{or_none}, got {value!r}"
         raise ValueError(msg)
     return value
@@ -113,14 +113,14 @@ class CallLimits(CallOptions):
         return dataclasses.replace(self, invocation_timeout=timeout, timeout_name="invocation_timeout")
 
     @cached_property
-    def longest_call(self) -> float | None:
+    def max_call_time(self) -> float | None:
         """
         How long a call may take altogether, in seconds; None if nothing limits it.
         """
         return self.max_total_timeout if self.reset_timeout_on_progress else self.invocation_timeout
 
     @cached_property
-    def longest_silence(self) -> float | None:
+    def max_silence(self) -> float | None:
         """
         After how many seconds of silence the session is given up; None for never.
 
@@ -135,7 +135,7 @@ DEFAULT_LIMITS = CallLimits()
 
 
 # Seconds between two checks whether a person is still logging in.
-_LOGIN_POLL = 0.5
+_LOGIN_POLL_INTERVAL = 0.5
 
 
 @asynccontextmanager
@@ -176,29 +176,29 @@ def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], Non
 
     async def look() -> None:
         while True:
-            looked_at = now()
-            await asyncio.sleep(_LOGIN_POLL)
+            checked_at = now()
+            await asyncio.sleep(_LOGIN_POLL_INTERVAL)
             if server_info._is_logging_in(is_own=is_own):
-                extend(now() - looked_at)
+                extend(now() - checked_at)
 
-    looking = asyncio.create_task(look())
+    polling = asyncio.create_task(look())
     try:
         yield
     finally:
-        looking.cancel()
+        polling.cancel()
 
 
-def back_off(attempt: int, *, base: float, longest: float) -> float:
+def back_off(attempt: int, *, base: float, max_pause: float) -> float:
     """
     Choose the pause before another attempt.
 
     :param attempt: How many attempts failed before the last one.
     :param base: The pause after the first attempt, in seconds; it doubles with each further one.
-    :param longest: The longest pause, in seconds.
+    :param max_pause: The longest pause, in seconds.
     :returns: Seconds. Half of it is jitter, so that many clients do not return to a restarted server at once.
     """
     # Retries go on for days: a power beyond this one is too large for a float.
-    pause: float = min(longest, base * 2 ** min(attempt, 100))
+    pause: float = min(max_pause, base * 2 ** min(attempt, 100))
     return pause * random.uniform(0.5, 1)  # noqa: S311
 
 
@@ -207,17 +207,17 @@ class BackgroundRetry:
     Repeats an attempt in the executor's loop, with growing pauses, until it succeeds, is stopped, or loses its object.
     """
 
-    def __init__(self, attempt: Callable[[], Coroutine[Any, Any, bool]], *, base: float, longest: float) -> None:
+    def __init__(self, attempt: Callable[[], Coroutine[Any, Any, bool]], *, base: float, max_pause: float) -> None:
         """
         Initialize the retry. Nothing is tried before `start`.
 
         :param attempt: The method to repeat, which returns whether to stop. Its object is not kept alive.
         :param base: The pause before the first attempt, in seconds; it doubles with each further one.
-        :param longest: The longest pause, in seconds.
+        :param max_pause: The longest pause, in seconds.
         """
         self._attempt = weakref.WeakMethod(attempt)
         self._base = base
-        self._longest = longest
+        self._max_pause = max_pause
         self._running: concurrent.futures.Future[Any] | None = None
         self._pid = os.getpid()
         self._start_lock = lock_of_each_process()
@@ -250,7 +250,7 @@ class BackgroundRetry:
 
     async def _repeat(self) -> None:
         for number in itertools.count():
-            await asyncio.sleep(back_off(number, base=self._base, longest=self._longest))
+            await asyncio.sleep(back_off(number, base=self._base, max_pause=self._max_pause))
             attempt = self._attempt()
             if attempt is None or await attempt():
                 return

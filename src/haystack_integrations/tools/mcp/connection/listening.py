@@ -52,9 +52,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The pauses before a stream is reopened, and how long a stream must last to reset them, in seconds.
 _FIRST_PAUSE = 0.5
-_LONGEST_PAUSE = 60.0
-_GOOD_AFTER = 30.0
-_MOST_DOUBLINGS = 10
+_MAX_PAUSE = 60.0
+_STABLE_AFTER = 30.0
+_MAX_DOUBLINGS = 10
 
 # The protocol's code for "Method not found".
 _METHOD_NOT_FOUND = -32601
@@ -65,12 +65,12 @@ class Delivery(InOrder):
     Passes changes to a user's function one at a time; a change already in the queue is not queued again.
     """
 
-    def __init__(self, callback: Callable[[Any], Any], what: str) -> None:
+    def __init__(self, callback: Callable[[Any], Any], description: str) -> None:
         """
         Initialize the Delivery.
 
         :param callback: The function. A sync one runs in separate threads, an async one in the executor's loop.
-        :param what: Describes it in logs.
+        :param description: Describes it in logs.
         :raises ValueError: If it is not a function.
         """
         if not callable(callback):
@@ -81,7 +81,7 @@ class Delivery(InOrder):
         context.run(caller_of_operation.set, None)
         super().__init__(self._call, context=context)
         self._callback = callback
-        self._what = what
+        self._description = description
 
     def put(self, item: Any) -> None:
         """
@@ -90,7 +90,7 @@ class Delivery(InOrder):
         :param item: The argument of the function.
         """
         # A repeated change moves to the end, so that the latest change is reported last.
-        self._waiting = deque(each for each in self._waiting if each[0] != item)
+        self._queue = deque(each for each in self._queue if each[0] != item)
         super().put(item)
 
     async def _call(self, item: Any) -> None:
@@ -98,7 +98,7 @@ class Delivery(InOrder):
             await call(self._callback, item)
         except Exception as error:
             logger.exception(
-                "{what} failed: {kind}: {error}", what=self._what, kind=type(error).__name__, error=str(error)
+                "{what} failed: {kind}: {error}", what=self._description, kind=type(error).__name__, error=str(error)
             )
 
 
@@ -203,7 +203,7 @@ class Listening:
     def _wake(self) -> None:
         # While the executor is shut down, there may be a new loop already.
         if self.listener is not None and self.listener.loop is asyncio.get_running_loop():
-            self.listener.waking.set()
+            self.listener.wake_event.set()
 
     def wanted(self) -> WantedChanges:
         """
@@ -265,19 +265,19 @@ class ChangeListener:
         self._is_first = is_first
         self._on_gap = on_gap
         # Set when other changes are wanted, or a stream has ended.
-        self.waking: asyncio.Event = asyncio.Event()
+        self.wake_event: asyncio.Event = asyncio.Event()
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         # The changes that the server reports, and why it does not report those of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
         # Whether there was a stream, and which resources the last stream, or the last session, reported.
-        self._is_opening = self._was_open = False
+        self._is_opening = self._had_stream = False
         self._reported_before = frozenset[str]() if is_first else listening.wanted().uris
         # The tasks that end subscriptions to resources.
-        self._ending: dict[str, asyncio.Task[None]] = {}
+        self._unsubscribing: dict[str, asyncio.Task[None]] = {}
         # Why the server reports no more changes.
-        self._over: str | None = None
-        self._noted = asyncio.Event()
+        self._end_reason: str | None = None
+        self._served_changed = asyncio.Event()
 
     @property
     def offers_resources(self) -> bool:
@@ -298,7 +298,7 @@ class ChangeListener:
         )
         return WantedChanges(lists, wanted.uris if self.offers_resources else frozenset())
 
-    async def served(self, uri: str) -> None:
+    async def wait_until_served(self, uri: str) -> None:
         """
         Wait until the server reports the changes of a resource.
 
@@ -308,20 +308,20 @@ class ChangeListener:
         while uri not in self._served.uris:
             if uri in self._refused:
                 raise self._refused[uri]
-            if self._over is not None:
-                raise MCPConnectionError(self._over, operation="subscribe_resource")
+            if self._end_reason is not None:
+                raise MCPConnectionError(self._end_reason, operation="subscribe_resource")
             if self._session.client.listens:
-                await self._noted.wait()
+                await self._served_changed.wait()
             else:
-                if (ending := self._ending.get(uri)) is not None:  # the server may reorder the two requests
+                if (ending := self._unsubscribing.get(uri)) is not None:  # the server may reorder the two requests
                     await asyncio.wait({ending})
                 await self._session.uncounted(self._session.client.subscribe_resource(uri))
-                self._note(WantedChanges(uris=self._served.uris | {uri}))
+                self._set_served(WantedChanges(uris=self._served.uris | {uri}))
 
-    def _note(self, served: WantedChanges) -> None:
+    def _set_served(self, served: WantedChanges) -> None:
         self._served = served
-        self._noted.set()
-        self._noted.clear()
+        self._served_changed.set()
+        self._served_changed.clear()
 
     async def run(self) -> None:
         """
@@ -337,24 +337,24 @@ class ChangeListener:
             logger.exception("Listening to changes of {server} ended", server=self._listening.server)
         finally:
             where = failed_to("subscribe_resource", self._listening.server)
-            self._over = self._over or f"{where}: the session ended meanwhile"
-            self._note(WantedChanges())
+            self._end_reason = self._end_reason or f"{where}: the session ended meanwhile"
+            self._set_served(WantedChanges())
 
     async def _keep_subscribed(self, group: asyncio.TaskGroup) -> None:
         for uri in frozenset() if self._is_first else self.wanted().uris:
             group.create_task(self._subscribe_again(uri))
         while True:
-            await self.waking.wait()
-            self.waking.clear()
+            await self.wake_event.wait()
+            self.wake_event.clear()
             for uri in self._served.uris - self.wanted().uris:
-                self._note(WantedChanges(uris=self._served.uris - {uri}))
-                self._ending[uri] = group.create_task(self._unsubscribe(uri))
+                self._set_served(WantedChanges(uris=self._served.uris - {uri}))
+                self._unsubscribing[uri] = group.create_task(self._unsubscribe(uri))
 
     async def _subscribe_again(self, uri: str) -> None:
         failures = 0
         while uri in self.wanted().uris:
             try:
-                await self.served(uri)
+                await self.wait_until_served(uri)
             except MCPConnectionError as error:
                 # A user who declined to log in is not asked again.
                 if error.code is not None or isinstance(error, MCPAuthorizationError):
@@ -362,7 +362,7 @@ class ChangeListener:
                         "No more changes of resource '{uri}' are reported: {error}", uri=uri, error=str(error)
                     )
                     return
-                failures = await self._pause(error, failures)
+                failures = await self._wait_before_retry(error, failures)
             else:
                 self._listening.announce(ServerChange("resource", uri))
                 return
@@ -373,31 +373,33 @@ class ChangeListener:
         except MCPConnectionError as error:
             logger.debug("{error}", error=str(error))
         finally:
-            self._ending.pop(uri, None)
+            self._unsubscribing.pop(uri, None)
 
     async def _listen(self, group: asyncio.TaskGroup) -> None:
         failures = 0
         while True:
-            self.waking.clear()
+            self.wake_event.clear()
             self._refused = {}
             wanted, began = self.wanted(), monotonic()
             if not wanted:
-                await self.waking.wait()
+                await self.wake_event.wait()
                 continue
             self._is_opening = True
             stream = group.create_task(self._stream(wanted))
             # The acknowledgement of one stream must not be taken for that of the next.
             while not stream.done() and (self._is_opening or self.wanted() == wanted):
-                await self.waking.wait()
-                self.waking.clear()
-            self._note(WantedChanges())
+                await self.wake_event.wait()
+                self.wake_event.clear()
+            self._set_served(WantedChanges())
             if not stream.done():
                 stream.cancel()
                 continue
             self._on_gap()  # from now on, nothing that was cached before may be used …
             if self._is_refused(wanted, stream.result()):
                 return
-            failures = await self._pause(stream.result(), 0 if monotonic() - began > _GOOD_AFTER else failures)
+            failures = await self._wait_before_retry(
+                stream.result(), 0 if monotonic() - began > _STABLE_AFTER else failures
+            )
 
     async def _stream(self, wanted: WantedChanges) -> Exception | None:
         """
@@ -408,21 +410,21 @@ class ChangeListener:
         except Exception as error:
             return error
         finally:
-            self.waking.set()
+            self.wake_event.set()
         return None
 
     def _opened(self, wanted: WantedChanges, honored: WantedChanges) -> None:
         for uri in wanted.uris - honored.uris:
             msg = f"{self._listening.server} does not report changes of resource '{uri}'"
             self._refused[uri] = MCPConnectionError(msg)
-        self._note(honored)
-        if self._was_open:
+        self._set_served(honored)
+        if self._had_stream:
             self._on_gap()  # … nor anything that was cached while there was no stream
         # Changes may have been missed while there was no stream. New subscribers to a resource read it only now.
         self._listening.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
-        self._was_open, self._reported_before = True, honored.uris
+        self._had_stream, self._reported_before = True, honored.uris
         self._is_opening = False
-        self.waking.set()
+        self.wake_event.set()
 
     def _is_refused(self, wanted: WantedChanges, failure: Exception | None) -> bool:
         if not isinstance(failure, MCPConnectionError) or failure.code is None:
@@ -432,14 +434,14 @@ class ChangeListener:
             logger.info(
                 "{server} says that it reports changes, but does not: {error}", server=server, error=str(failure)
             )
-            self._over = f"{server} does not report changes: {failure}"
+            self._end_reason = f"{server} does not report changes: {failure}"
             return True
         self._refused = dict.fromkeys(wanted.uris, failure)
-        self._note(WantedChanges())
+        self._set_served(WantedChanges())
         return False
 
-    async def _pause(self, failure: Exception | None, failures: int) -> int:
-        pause = back_off(min(failures, _MOST_DOUBLINGS), base=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+    async def _wait_before_retry(self, failure: Exception | None, failures: int) -> int:
+        pause = back_off(min(failures, _MAX_DOUBLINGS), base=_FIRST_PAUSE, max_pause=_MAX_PAUSE)
         logger.log(
             stdlib_logging.INFO if not failures else stdlib_logging.DEBUG,
             "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",

@@ -101,8 +101,10 @@ class MCPConnectionStatus:
         return self._html("MCPConnectionStatus")
 
     def _html(self, caption: str) -> str:
-        usual = {*unchanged_fields(self), "state"}
-        facts = {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in usual}
+        hidden = {*unchanged_fields(self), "state"}
+        facts = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in hidden
+        }
         rows = [(name.replace("_", " "), str(value)) for name, value in facts.items()]
         return html_rows(("", ""), rows, f"{caption}: {self.state}")
 
@@ -111,7 +113,7 @@ CALL_SPAN = "haystack.mcp.call"
 CONNECT_SPAN = "haystack.mcp.connect"
 
 # The network transport, by the kind of server; an in-process server has none.
-_TRANSPORTS = {"stdio": "pipe", "streamable-http": "tcp", "sse": "tcp"}
+_NETWORK_TRANSPORTS = {"stdio": "pipe", "streamable-http": "tcp", "sse": "tcp"}
 
 
 @contextmanager
@@ -172,7 +174,7 @@ def traced_connect(info: MCPServerInfo, server: str) -> Iterator[Callable[[Serve
 
 def _server_tags(info: MCPServerInfo, server: str) -> dict[str, Any]:
     tags: dict[str, Any] = {"mcp.server": server}
-    if transport := _TRANSPORTS.get(info._transport_name):
+    if transport := _NETWORK_TRANSPORTS.get(info._transport_name):
         tags["network.transport"] = transport
     url = getattr(info, "url", None)
     if isinstance(url, str):

@@ -93,7 +93,7 @@ class ToolListing:
     :param tools: The tools.
     :param caller: The key of the identity that requested it; None for the server info's own.
     :param generation: The number of the session.
-    :param asked_at: When it was requested, in the seconds of `time.monotonic`.
+    :param requested_at: When it was requested, in the seconds of `time.monotonic`.
     :param expires_at: Until when the server allows caching it, in the same seconds; None if it does not say.
     :param instructions: The instructions that the server gave when the session was opened.
     """
@@ -102,7 +102,7 @@ class ToolListing:
     tools: list[types.Tool] = field(default_factory=list)
     caller: Any = None
     generation: int = 0
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     expires_at: float | None = None
     instructions: str | None = None
 
@@ -136,7 +136,7 @@ class CallKeywords(TypedDict, total=False):
 
 
 # The fields that a caller may set; the connection fills in the rest.
-_OF_CALLERS = CallKeywords.__optional_keys__ | {"continues", "leaves_tasks"}
+_CALLER_FIELDS = CallKeywords.__optional_keys__ | {"continues", "leaves_tasks"}
 
 
 def call_request(
@@ -158,7 +158,7 @@ def call_request(
     :returns: The request.
     :raises TypeError: If a caller may not set one of these fields.
     """
-    for name in fields.keys() - _OF_CALLERS:
+    for name in fields.keys() - _CALLER_FIELDS:
         msg = f"call_tool() got an unexpected keyword argument '{name}'"
         raise TypeError(msg)
     return CallRequest(

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, call
 from haystack_integrations.tools.mcp.protocol.changes import next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
-    LONGEST_WAIT_BESIDE_CALLS,
+    MAX_WAIT_OUTSIDE_CALLS,
     SessionLife,
     SessionState,
 )
@@ -53,7 +53,7 @@ T = TypeVar("T")
 _SILENCE_TOLERANCE = 0.1
 
 # Timers and pings belong to no call, so they must not see the context variables of one.
-_no_context = contextvars.Context()
+_empty_context = contextvars.Context()
 
 
 class DeadlineError(Exception):
@@ -68,13 +68,13 @@ class InFlightRequest:
     One request that is under way. It is created in the task that waits for the answer.
 
     :param deadline: When it is given up, in the seconds of `time.monotonic`; None for never.
-    :param longest_silence: After how many seconds of silence the session may be given up; None for never.
+    :param max_silence: After how many seconds of silence the session may be given up; None for never.
     :param ping_interval: After how many seconds of silence the server is pinged; None for no pings.
     :param awaited_until: When its caller stops waiting, in the seconds of `time.monotonic`; None for never.
     """
 
     deadline: float | None = None
-    longest_silence: float | None = None
+    max_silence: float | None = None
     ping_interval: float | None = None
     awaited_until: float | None = None
     task: asyncio.Task[Any] = field(init=False, default_factory=cast("Any", asyncio.current_task))
@@ -146,9 +146,9 @@ class Watchdog:
         # By their tasks, in the order in which they began.
         self.requests: dict[asyncio.Task[Any], InFlightRequest] = {}
         # When silence began, unless the server was heard later. It moves by the pauses between requests.
-        self._since = self._paused_at = 0.0
+        self._silent_since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._looks_at = 0.0
+        self._next_check = 0.0
 
     def begin(self, request: InFlightRequest) -> None:
         """
@@ -158,15 +158,15 @@ class Watchdog:
         """
         now = monotonic()
         if not self.requests:
-            self._since += now - self._paused_at
+            self._silent_since += now - self._paused_at
         self.requests[request.task] = request
         request.cancelled_before = request.task.cancelling()
-        look_at = request.deadline
-        if request.longest_silence is not None:
-            silent_at = request.longest_silence + max(self._since, self._life.heard_at)
-            look_at = silent_at if look_at is None else min(look_at, silent_at)
-        if look_at is not None and (self._timer is None or look_at < self._looks_at):
-            self._look_at(look_at)
+        next_check = request.deadline
+        if request.max_silence is not None:
+            silent_at = request.max_silence + max(self._silent_since, self._life.heard_at)
+            next_check = silent_at if next_check is None else min(next_check, silent_at)
+        if next_check is not None and (self._timer is None or next_check < self._next_check):
+            self._schedule_check(next_check)
 
     def end(self, request: InFlightRequest) -> None:
         """
@@ -179,9 +179,9 @@ class Watchdog:
             request.task.uncancel()
         del self.requests[request.task]
         if not self.requests:
-            self._since, self._paused_at = max(self._since, self._life.heard_at), monotonic()
-            limit = request.longest_silence
-            if limit is not None and self._paused_at - self._since >= limit:
+            self._silent_since, self._paused_at = max(self._silent_since, self._life.heard_at), monotonic()
+            limit = request.max_silence
+            if limit is not None and self._paused_at - self._silent_since >= limit:
                 self._give_up(limit)  # it timed out at the same time; the next request must not pay for it
 
     def stop(self) -> None:
@@ -191,34 +191,34 @@ class Watchdog:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look_at(self, moment: float) -> None:
+    def _schedule_check(self, moment: float) -> None:
         self.stop()
-        self._looks_at = moment
+        self._next_check = moment
         seconds = max(moment - monotonic(), 0.001)
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._look, context=_no_context)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._check, context=_empty_context)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         now = monotonic()
-        moments = []
+        next_checks = []
         for request in self.requests.values():
             if request.deadline is None:
                 continue
             if request.deadline <= now:
                 request.give_up()
             else:
-                moments.append(request.deadline)
-        limits = [each.longest_silence for each in self.requests.values() if each.longest_silence is not None]
+                next_checks.append(request.deadline)
+        limits = [each.max_silence for each in self.requests.values() if each.max_silence is not None]
         if limits:
-            silent_at = max(limits) + max(self._since, self._life.heard_at) + _SILENCE_TOLERANCE
+            silent_at = max(limits) + max(self._silent_since, self._life.heard_at) + _SILENCE_TOLERANCE
             if len(limits) < len(self.requests):
-                moments.append(now + min(limits))  # the most patient request may have ended by then
+                next_checks.append(now + min(limits))  # the most patient request may have ended by then
             elif now < silent_at:
-                moments.append(silent_at)
+                next_checks.append(silent_at)
             else:
                 self._give_up(max(limits))
-        if moments:
-            self._look_at(min(moments))
+        if next_checks:
+            self._schedule_check(min(next_checks))
 
     def _give_up(self, limit: float) -> None:
         self._life.end(
@@ -284,7 +284,7 @@ class Session:
         # The tools from the latest listing.
         self.listing: ToolListing = ToolListing()
         # The names of tools that can only be called as tasks of revision 2025-11-25.
-        self.only_as_tasks: frozenset[str] = frozenset()
+        self.task_only_tools: frozenset[str] = frozenset()
         # Listens to changes as long as the session is open.
         self.listener_task: asyncio.Task[None] | None = None
         self._last_caller: Caller | None = None
@@ -292,16 +292,16 @@ class Session:
         # Whether the server keeps no state for the session, so that different identities may share it.
         self.is_stateless: bool = False
         # The identity that made the latest request.
-        self._user: Identity = current_identity.get()
+        self._latest_identity: Identity = current_identity.get()
         # The state of the session, why it ended, and when the server was heard last.
-        self.life: SessionLife = SessionLife(self._lost)
+        self.life: SessionLife = SessionLife(self._on_loss)
         client.life = self.life
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
         self.life.caller = self._latest_caller
         self.life.requests_in_flight = lambda: [*self._watchdog.requests]
         self.life.time_left = self._time_left
-        self.life.latest_identity = lambda: self._user
+        self.life.latest_identity = lambda: self._latest_identity
         self._watchdog = Watchdog(self.life)
         self._login_info = server_info if server_info._may_log_in else None
         # Whether the client supports pings, as far as is known.
@@ -357,7 +357,7 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self.life.opening()
-            number, asked_at = next_moment(), monotonic()
+            number, requested_at = next_moment(), monotonic()
             self._is_connecting = True
             try:
                 tools = await self.client.connect()
@@ -369,12 +369,12 @@ class Session:
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
-            self._note_listing(tools, number, asked_at)
+            self._note_listing(tools, number, requested_at)
             self.life.opened()
             self.opened_at = monotonic()
             if not opened.done():
                 opened.set_result(None)
-            await self.life.over.wait()
+            await self.life.ended_event.wait()
             await self.client.find_reason()
         except asyncio.CancelledError:
             # Opening was given up; or a transport that lives in this task crashed, and closing it shows the cause.
@@ -411,7 +411,7 @@ class Session:
         task = asyncio.current_task()
         request = None if task is None else self._watchdog.requests.get(task)
         if request is None:  # a request of the opening, or one in the background
-            return LONGEST_WAIT_BESIDE_CALLS if self.opened_at is None else None
+            return MAX_WAIT_OUTSIDE_CALLS if self.opened_at is None else None
         return request.seconds_left
 
     async def uncounted(self, request: Awaitable[T]) -> T:
@@ -441,13 +441,13 @@ class Session:
 
     async def _abandon_calls(self) -> None:
         # A channel fails the calls of a transport that ended. A custom client may not, so its calls are given up.
-        ending = {*self._watchdog.requests, *filter(None, [self.listener_task])}
-        if ending:
-            await asyncio.wait(ending, timeout=_CALLS_END_TIMEOUT)
+        unfinished = {*self._watchdog.requests, *filter(None, [self.listener_task])}
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=_CALLS_END_TIMEOUT)
         for request in self._watchdog.requests.values():
             request.give_up()
 
-    def _lost(self, reason: str) -> None:
+    def _on_loss(self, reason: str) -> None:
         if self.opened_at is not None:
             self._on_end(self, reason)
         if self.life.state is SessionState.DRAINING and not self._watchdog.requests:
@@ -473,24 +473,24 @@ class Session:
 
         :returns: The tools; those from the opening if the client cannot ask again.
         """
-        number, asked_at = next_moment(), monotonic()
+        number, requested_at = next_moment(), monotonic()
         tools = await self.read("list_tools", lambda client: client.list_tools())
-        return self.listing if tools is None else self._note_listing(tools, number, asked_at)
+        return self.listing if tools is None else self._note_listing(tools, number, requested_at)
 
-    def _note_listing(self, tools: list[types.Tool], number: int, asked_at: float) -> ToolListing:
+    def _note_listing(self, tools: list[types.Tool], number: int, requested_at: float) -> ToolListing:
         ttl = self.client.tools_ttl
         listing = ToolListing(
             number,
             tools,
             caller=current_identity.get().key,
             generation=self.generation,
-            asked_at=asked_at,
+            requested_at=requested_at,
             expires_at=None if ttl is None else monotonic() + ttl,
             instructions=self.details.instructions,
         )
         if number > self.listing.number:  # a later request may have been answered earlier
             self.listing = listing
-            self.only_as_tasks = frozenset(tool.name for tool in tools if needs_tasks(tool))
+            self.task_only_tools = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
 
     def read(
@@ -528,10 +528,10 @@ class Session:
         """
         in_flight = in_flight or InFlightRequest()
         self._last_caller = in_flight.caller
-        self._user = current_identity.get()
+        self._latest_identity = current_identity.get()
         current_request.set(in_flight.task)
         interval = in_flight.ping_interval if self._may_ping else None
-        pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_no_context.copy())
+        pings = None if interval is None else asyncio.create_task(self._ping(interval), context=_empty_context.copy())
         self._watchdog.begin(in_flight)
         try:
             if self._login_info is None:
@@ -550,7 +550,7 @@ class Session:
         except asyncio.CancelledError:
             if not in_flight.is_only_given_up:
                 raise
-            is_over = self.life.over.is_set()
+            is_over = self.life.ended_event.is_set()
             failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
         except BaseException as error:
             failure = unanswered(_raised_by_server(error))
@@ -566,7 +566,7 @@ class Session:
 
     async def _ping(self, interval: float) -> None:
         # A ping belongs to no call, but needs the credentials of the session's user.
-        current_identity.set(self._user)
+        current_identity.set(self._latest_identity)
         while self._may_ping:
             await asyncio.sleep(interval)
             if monotonic() - self.life.heard_at < interval:

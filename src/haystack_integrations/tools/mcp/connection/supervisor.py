@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
 from haystack_integrations.tools.mcp.protocol.channel import (
-    LONGEST_WAIT_BESIDE_CALLS,
+    MAX_WAIT_OUTSIDE_CALLS,
     ServerThrottle,
     SessionState,
     describe_throttle,
@@ -67,12 +67,12 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CLOSED = "the connection was closed"
-_NOT_PER_USER = (
+_NO_SUBSCRIPTION_PER_USER = (
     "changes are reported only to the server info's own session, not to a user's. Subscribe outside of the block of "
     "mcp_request_context."
 )
 _SESSION_OF_ANOTHER = "the server's session belongs to another identity"
-_NO_HEADERS = (
+_HEADERS_NEED_HTTP = (
     "it is not reached over HTTP, so it cannot get the `token` and `headers` of mcp_request_context or of an "
     "interceptor. Pass `user` or `meta` instead, and let the `token_provider` of servers over HTTP find the token."
 )
@@ -90,7 +90,12 @@ class Supervisor:
     """
 
     def __init__(
-        self, server_info: MCPServerInfo, handlers: MCPHandlers, *, base: Supervisor | None = None, serves: Any = None
+        self,
+        server_info: MCPServerInfo,
+        handlers: MCPHandlers,
+        *,
+        base: Supervisor | None = None,
+        identity_key: Any = None,
     ) -> None:
         """
         Initialize the Supervisor.
@@ -104,7 +109,7 @@ class Supervisor:
         self.server_info = server_info
         self.handlers: MCPHandlers = handlers
         self.base: Supervisor = base or self
-        self.serves: Any = serves
+        self.identity_key: Any = identity_key
         # How many operations of identities use it now.
         self.operations: int = 0
         self.description: str = server_info.describe()
@@ -121,12 +126,12 @@ class Supervisor:
         self.listening: Listening = Listening(self.description)
         self._tools_changed_at = 0
         # The session whose opening began last.
-        self._attempted: Session | None = None
-        self._last_attempt: str | None = None
+        self._latest_session: Session | None = None
+        self._last_failure: str | None = None
         # Whether it was closed for good.
         self.is_closed: bool = False
         # Set when it is closed, to wake the tasks that sleep.
-        self._ended = asyncio.Event()
+        self._closed_event = asyncio.Event()
         self.session: Session | None = None
         self.generation: int = 0
         self.sessions_opened: int = 0
@@ -176,7 +181,7 @@ class Supervisor:
         if self.is_ready():
             return "ready"
         opening = self._opening
-        if opening is not None and opening.is_under_way and self._loop_is_ours():
+        if opening is not None and opening.is_under_way and self._is_loop_current():
             return "connecting"
         return "lost" if self.generation else "idle"
 
@@ -187,25 +192,25 @@ class Supervisor:
         :returns: True with an open session in a loop that runs.
         """
         session = self.session
-        return session is not None and session.is_open and self._loop_is_ours()
+        return session is not None and session.is_open and self._is_loop_current()
 
-    def _loop_is_ours(self) -> bool:
+    def _is_loop_current(self) -> bool:
         # In a forked child, the loop of the parent looks as if it were running.
         return self._loop is not None and self._loop.is_running() and self._pid == os.getpid()
 
     def _session_ended(self, session: Session, reason: str | None) -> None:
-        facts: dict[str, Any] = {
+        tags: dict[str, Any] = {
             "server": self.description,
             "transport": self.server_info._transport_name,
             "seconds": monotonic() - (session.opened_at or 0.0),
         }
         if reason is None:
-            logger.info("Closed the session with {server} after {seconds:.1f} s", **facts)
+            logger.info("Closed the session with {server} after {seconds:.1f} s", **tags)
             return
         if self.session is session:
             self.session = None
         self.note_error(reason)
-        logger.warning("Lost the session with {server} after {seconds:.1f} s: {reason}", **facts, reason=reason)
+        logger.warning("Lost the session with {server} after {seconds:.1f} s: {reason}", **tags, reason=reason)
 
     def _server_changed(self, change: ServerChange) -> None:
         if change.kind == "tools":
@@ -231,13 +236,13 @@ class Supervisor:
         session = self.session
         return session is not None and session.listing.number < self._tools_changed_at
 
-    def _bind(self) -> None:
+    def _bind_to_loop(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             self._loop, self._pid = loop, os.getpid()
-            self._opening = self.session = self._attempted = None
-            self._listings, self._ended = {}, asyncio.Event()
+            self._opening = self.session = self._latest_session = None
+            self._listings, self._closed_event = {}, asyncio.Event()
 
     def open_session(self) -> Session | None:
         """
@@ -250,7 +255,7 @@ class Supervisor:
             return None
         if self._loop is not asyncio.get_running_loop():
             return None
-        return session if session.is_stateless or self.serves == current_identity.get().key else None
+        return session if session.is_stateless or self.identity_key == current_identity.get().key else None
 
     async def ready_session(self, timeout: float) -> Session:
         """
@@ -260,9 +265,9 @@ class Supervisor:
         :returns: The session.
         :raises MCPConnectionError: If it cannot be opened.
         """
-        self._bind()
+        self._bind_to_loop()
         if self.session is not None and self.session.is_open:
-            return self._checked(self.session)
+            return self._check_identity(self.session)
         if self.is_closed:
             raise self._connect_error(_CLOSED)
         if self.throttle.seconds > timeout:
@@ -272,23 +277,23 @@ class Supervisor:
             self._opening = SharedTask(self._open(), _context_without_user() if self.base is self else None)
         try:
             async with within(timeout, self.server_info):
-                return self._checked(await _result(self._opening))
+                return self._check_identity(await _result(self._opening))
         except TimeoutError as error:
             if isinstance(error, MCPConnectionError):  # the attempt itself timed out, not the wait for it
                 raise
-            client = None if self._attempted is None else self._attempted.client
+            client = None if self._latest_session is None else self._latest_session.client
             progress = "" if client is None else client.redactor.text(client.progress())
-            if self._last_attempt is not None:
-                progress = f"the last attempt: {self._last_attempt}"
+            if self._last_failure is not None:
+                progress = f"the last attempt: {self._last_failure}"
             elif self.throttle.seconds:
                 progress = describe_throttle(self.throttle.seconds)
             msg = with_full_stop(f"timed out after {round(timeout, 2):g} seconds{f': {progress}' if progress else ''}")
             msg += " If the server needs longer, raise `connection_timeout`."
             raise self._connect_error(msg, MCPConnectionTimeoutError) from None
 
-    def _checked(self, session: Session) -> Session:
+    def _check_identity(self, session: Session) -> Session:
         # All identities may use a session for which the server keeps no state.
-        if session.is_stateless or self.serves == current_identity.get().key:
+        if session.is_stateless or self.identity_key == current_identity.get().key:
             return session
         if self.is_closed:
             raise self._connect_error(_CLOSED)
@@ -302,7 +307,7 @@ class Supervisor:
         # If the first session cannot be opened, the configuration is most likely wrong, and the user should learn that
         # at once. A lost session is worth waiting for.
         retries = self.max_retries if self.generation else 0
-        self._last_attempt = None
+        self._last_failure = None
         for attempt in range(retries + 1):
             if attempt:
                 await asyncio.sleep(self.delay(attempt - 1))
@@ -314,8 +319,8 @@ class Supervisor:
                     connected(session.details)
                     return session
             except MCPConnectionError as error:
-                self._last_attempt = self.note_error(str(error))
-                is_for_long = self.throttle.seconds > LONGEST_WAIT_BESIDE_CALLS
+                self._last_failure = self.note_error(str(error))
+                is_for_long = self.throttle.seconds > MAX_WAIT_OUTSIDE_CALLS
                 if attempt == retries or is_for_long or isinstance(error, MCPAuthorizationError):
                     raise
                 logger.info("{error} Trying again.", error=with_full_stop(str(error)), server=self.description)
@@ -325,9 +330,9 @@ class Supervisor:
         now = asyncio.get_running_loop().time
         started = now()
         # If an earlier attempt failed, watchers have seen no list of the server, so this is not treated as the first.
-        is_first = not self.generation and self._attempted is None
+        is_first = not self.generation and self._latest_session is None
         try:
-            session = self._attempted = self._new_session()
+            session = self._latest_session = self._new_session()
             await session.open()
         except MCPConnectionError as error:
             error.server_info = self.server_info
@@ -358,7 +363,7 @@ class Supervisor:
         self.redactor.learn(self.server_info._secrets() | client.redactor.secrets)
         client.redactor = self.redactor
         if current_identity.get().headers and not client._takes_headers:
-            raise self._connect_error(_NO_HEADERS)
+            raise self._connect_error(_HEADERS_NEED_HTTP)
         # A custom server info may leave the retries to its client.
         self._set_retries(client)
         self._set_retries(self.server_info)
@@ -368,7 +373,7 @@ class Supervisor:
         session.life.throttle = self.throttle
         return session
 
-    async def kept_listing(self, timeout: float) -> ToolListing:
+    async def cached_listing(self, timeout: float) -> ToolListing:
         """
         Return the latest listing of the session, or a new one if that is too old or was made for another identity.
 
@@ -409,9 +414,9 @@ class Supervisor:
             return await self._fresh_listing(session)
 
     async def _fresh_listing(self, session: Session) -> ToolListing:
-        asked = next_moment()
+        requested = next_moment()
         listing = await _result(self._shared_listing(session))
-        if listing.number < asked:  # it was requested before this call, and may be out of date
+        if listing.number < requested:  # it was requested before this call, and may be out of date
             listing = await _result(self._shared_listing(session))
         return listing
 
@@ -422,7 +427,7 @@ class Supervisor:
             self._listings[key] = SharedTask(session.list_tools())
         return self._listings[key]
 
-    async def tools_now(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
+    async def current_tools(self, session: Session, timeout: float, *, again: bool = False) -> ToolListing:
         """
         Return the tools of an open session. List them again if the server has reported changes since.
 
@@ -449,7 +454,7 @@ class Supervisor:
         """
         operation = "subscribe_resource"
         if current_context.get() is not None:
-            msg = f"{failed_to(operation, self.description)}: {_NOT_PER_USER}"
+            msg = f"{failed_to(operation, self.description)}: {_NO_SUBSCRIPTION_PER_USER}"
             raise MCPConnectionError(msg, self.server_info, operation)
 
         async def served(_: Session) -> None:
@@ -457,7 +462,7 @@ class Supervisor:
             if listener is None or not listener.offers_resources:
                 msg = f"{failed_to(operation, self.description)}: the server does not offer it"
                 raise MCPConnectionError(msg, self.server_info, operation)
-            await listener.served(uri)
+            await listener.wait_until_served(uri)
 
         await self.read(operation, served, timeout, timeout)
 
@@ -512,7 +517,7 @@ class Supervisor:
         :param attempt: How many attempts failed before the last one.
         :returns: Seconds.
         """
-        return back_off(attempt, base=self._base_delay, longest=self._max_delay)
+        return back_off(attempt, base=self._base_delay, max_pause=self._max_delay)
 
     async def sleep(self, seconds: float) -> None:
         """
@@ -523,7 +528,7 @@ class Supervisor:
         if self.is_closed:
             return
         try:
-            await asyncio.wait_for(self._ended.wait(), seconds)
+            await asyncio.wait_for(self._closed_event.wait(), seconds)
         except TimeoutError:
             pass
 
@@ -540,9 +545,9 @@ class Supervisor:
         """
         Close everything, for good.
         """
-        self._bind()
+        self._bind_to_loop()
         self.is_closed = True
-        self._ended.set()
+        self._closed_event.set()
         self.session = None
         if self._opening is not None:
             self._opening.cancel()

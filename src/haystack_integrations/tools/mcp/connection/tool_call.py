@@ -13,7 +13,7 @@ One tool call, with all its attempts.
       └──────── pause ───────────┤
                                  └ otherwise, and at the deadline: an error that says whether the tool may have run
 
-Which calls are sent again (`ToolCall._pause`):
+Which calls are sent again (`ToolCall._retry_pause`):
 
 .. code-block:: text
 
@@ -96,7 +96,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=MCPInvocationError)
 
 # How long a journal or a handler may take to store a call, in seconds. Nothing else limits how long a caller waits.
-_KEEP_TIMEOUT = 60.0
+_STORE_TIMEOUT = 60.0
 
 # How long the request that cancels a task may take, in seconds.
 _CANCEL_TIMEOUT = 5.0
@@ -105,16 +105,16 @@ _CANCEL_TIMEOUT = 5.0
 _REQUEST_TIMEOUT = 30.0
 
 # How much time must be left for another attempt, in seconds; for shorter calls, as a share of their timeout.
-_SHORTEST_ATTEMPT = 0.5
-_SMALLEST_SHARE = 0.2
+_MIN_ATTEMPT_TIME = 0.5
+_MIN_ATTEMPT_SHARE = 0.2
 
 # A timer of an event loop may fire a little early, in seconds.
 _CLOCK_TOLERANCE = 0.05
 
 # How long a handler may take to answer if tasks have no limit, in seconds.
-_LONGEST_ANSWER = 86_400.0
+_MAX_HANDLER_TIME = 86_400.0
 
-_GOES_ON = (
+_RESUME_ADVICE = (
     "The task goes on at the server; do not repeat the call. `continue_call` takes it up again with the `pending_call` "
     "of this error, and `cancel_call` ends it."
 )
@@ -136,12 +136,12 @@ class ToolCall:
         self._meta = request.meta if current_context.get() is None else meta_of_call(request.meta)
         self._continuation: Continuation | None = None
         # The call whose task is waited for.
-        self._pending: MCPPendingCall | None = None
+        self._pending_task: MCPPendingCall | None = None
         if request.continues is not None:
             asks = handlers.elicitation not in (None, answer_later)
             self._continuation = Continuation(*request.continues, asks=asks)
             if request.continues_task:
-                self._pending = request.continues[0]
+                self._pending_task = request.continues[0]
         self._may_have_run = False
 
     def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
@@ -151,7 +151,11 @@ class ToolCall:
         :param error: The reason.
         :returns: The error.
         """
-        return self._unanswered(error) if self._pending is None else _TaskRun(self, self._pending).lost(error)
+        return (
+            self._unanswered_error(error)
+            if self._pending_task is None
+            else _TaskRun(self, self._pending_task).lost(error)
+        )
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
         """
@@ -168,31 +172,31 @@ class ToolCall:
             supervisor.redactor.remember(request.secrets)
         self._began = monotonic()
         # How long its attempts have taken, and how much longer they may take. Opening sessions does not count.
-        self._used, self._left = 0.0, request.limits.invocation_timeout
+        self._time_used, self._time_left = 0.0, request.limits.invocation_timeout
         progress = supervisor.handlers.progress
         self._reports = None if progress is None else HandlerReports(progress)
         try:
-            if self._pending is None:
+            if self._pending_task is None:
                 try:
-                    return await self._answered(supervisor)
+                    return await self._call_with_retries(supervisor)
                 except CallLeftOpenError as error:
-                    pending, self._continuation = self._left_open(error.result), None
+                    pending, self._continuation = self._pending_call_from(error.result), None
                 if pending.task_id is None:
-                    await self._keep(pending)
+                    await self._store_pending_call(pending)
                     raise supervisor.redactor.error(pending_error(pending, request))
                 return await _TaskRun(self, pending).run(is_new=True)
-            return await _TaskRun(self, self._pending).run()
+            return await _TaskRun(self, self._pending_task).run()
         except NotForCallerError:
             supervisor.base.calls -= 1
             raise
         except MCPCallPendingError:
             raise
         except Exception as error:
-            failure = self._failure(error)
+            failure = self._error_for_caller(error)
             supervisor.count_failure(failure)
             raise failure from failure.__cause__
 
-    async def _answered(self, supervisor: Supervisor) -> types.CallToolResult:
+    async def _call_with_retries(self, supervisor: Supervisor) -> types.CallToolResult:
         """
         Call the tool; send it again only if it provably did not run, or may run twice.
         """
@@ -200,24 +204,24 @@ class ToolCall:
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
         attempt = 0
         while True:
-            place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter(gate)
+            place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter_gate(gate)
             entered_at = monotonic()
             self._in_flight: InFlightRequest | None = None
             try:
-                session = supervisor.open_session() or await supervisor.ready_session(self._patience())
-                if request.tool_name in session.only_as_tasks:
+                session = supervisor.open_session() or await supervisor.ready_session(self._connect_time_left())
+                if request.tool_name in session.task_only_tools:
                     raise request.error(MCPInvocationError, f"{NEEDS_TASKS}. The tool did not run.")
                 if request.admission is not None:
-                    await self._check(session, request.admission)
+                    await self._check_admission(session, request.admission)
                 self._session, self._attempt_began = session, monotonic()
-                left = self._left if limits.max_total_timeout is None else self._within_total(self._left)
+                left = self._time_left if limits.max_total_timeout is None else self._within_total(self._time_left)
                 deadline = None if left is None else self._attempt_began + left
-                in_flight = self._in_flight = InFlightRequest(deadline, limits.longest_silence, limits.ping_interval)
+                in_flight = self._in_flight = InFlightRequest(deadline, limits.max_silence, limits.ping_interval)
                 answer = session.request_tool(
                     request.tool_name,
                     request.tool_args,
                     meta=self._meta,
-                    on_progress=self._progressed if is_asked else None,
+                    on_progress=self._on_progress if is_asked else None,
                     continuation=self._continuation,
                 )
                 result = await session.answer(answer, self._outcome_unknown, in_flight)
@@ -230,9 +234,9 @@ class ToolCall:
                 return result
             except Exception as error:
                 self._end_attempt()
-                pause = self._pause(attempt, error)
+                pause = self._retry_pause(attempt, error)
                 if pause is None:
-                    self._note(error, entered_at)
+                    self._record_outcome(error, entered_at)
                     raise
             finally:
                 if place is not None:
@@ -241,13 +245,13 @@ class ToolCall:
             if pause:
                 await asyncio.sleep(pause)
 
-    async def _check(self, session: Session, admission: Admission) -> None:
-        supervisor, timeout = self._supervisor, self._patience()
+    async def _check_admission(self, session: Session, admission: Admission) -> None:
+        supervisor, timeout = self._supervisor, self._connect_time_left()
         try:
             for again in (False, True):
                 # A restarted server that has its old tools again does not report that, because it has forgotten the
                 # session. Nothing else is sent, so only another listing can show it.
-                listing = await supervisor.tools_now(session, self._patience(), again=again)
+                listing = await supervisor.current_tools(session, self._connect_time_left(), again=again)
                 reason = await admission.refusal(self.request.tool_name, listing)
                 if reason is None:
                     return
@@ -258,23 +262,23 @@ class ToolCall:
             raise MCPConnectionTimeoutError(msg, supervisor.server_info, "list_tools") from None
         raise self.request.error(MCPDriftedCallError, f"{reason} Nothing was sent.")
 
-    async def _enter(self, gate: Gate) -> PlaceHeld | None:
-        began, left = monotonic(), self._within_total(self._left)
+    async def _enter_gate(self, gate: Gate) -> PlaceHeld | None:
+        began, left = monotonic(), self._within_total(self._time_left)
         try:
             return await gate.enter(left)
         finally:
             waited = monotonic() - began
-            self._used += waited
-            self._left = None if left is None else left - waited
+            self._time_used += waited
+            self._time_left = None if left is None else left - waited
 
     def _within_total(self, seconds: float | None, taken: float = 0.0) -> float | None:
         total = self.request.limits.max_total_timeout
         if total is None:
             return seconds
-        left = total - self._used - taken
+        left = total - self._time_used - taken
         return left if seconds is None else min(seconds, left)
 
-    def _note(self, error: Exception, entered_at: float) -> None:
+    def _record_outcome(self, error: Exception, entered_at: float) -> None:
         # `connection.gate` has a table of these cases.
         gate = self._supervisor.gate
         match error:
@@ -300,12 +304,12 @@ class ToolCall:
                 if error.code is not None or error.is_tool_error:
                     gate.answered()
 
-    def _patience(self) -> float:
+    def _connect_time_left(self) -> float:
         # How much longer the call waits for sessions, in seconds.
-        waited = monotonic() - self._began - self._used
+        waited = monotonic() - self._began - self._time_used
         return max(self.request.connection_timeout - waited, 0.0)
 
-    def _pause(self, attempt: int, error: Exception) -> float | None:
+    def _retry_pause(self, attempt: int, error: Exception) -> float | None:
         # How long to wait before the call is sent again, in seconds; None if it is not.
         supervisor = self._supervisor
         match error:
@@ -318,11 +322,15 @@ class ToolCall:
                 return None
         # A lost session is reopened at once; opening has its own back-off.
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
-        if attempt >= supervisor.max_retries or pause > self._patience() or not may_repeat:
+        if attempt >= supervisor.max_retries or pause > self._connect_time_left() or not may_repeat:
             return None
         # An attempt with too little time left would time out, and the error would say that the tool may have run.
         limit = self.request.limits.invocation_timeout
-        if limit and self._left is not None and self._left < min(_SHORTEST_ATTEMPT, _SMALLEST_SHARE * limit):
+        if (
+            limit
+            and self._time_left is not None
+            and self._time_left < min(_MIN_ATTEMPT_TIME, _MIN_ATTEMPT_SHARE * limit)
+        ):
             return None
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
@@ -337,11 +345,11 @@ class ToolCall:
     def _end_attempt(self) -> float | None:
         # Returns how much longer the attempt could have taken, in seconds.
         if self._in_flight is not None:
-            self._used += monotonic() - self._attempt_began
-            self._left, self._in_flight = self._in_flight.seconds_left, None
-        return self._left
+            self._time_used += monotonic() - self._attempt_began
+            self._time_left, self._in_flight = self._in_flight.seconds_left, None
+        return self._time_left
 
-    def _progressed(self, progress: float, total: float | None, message: str | None) -> None:
+    def _on_progress(self, progress: float, total: float | None, message: str | None) -> None:
         in_flight = self._in_flight
         if in_flight is None or in_flight.is_over:
             return
@@ -374,15 +382,17 @@ class ToolCall:
                 server=self._supervisor.description,
             )
 
-    def _left_open(self, result: dict[str, Any]) -> MCPPendingCall:
+    def _pending_call_from(self, result: dict[str, Any]) -> MCPPendingCall:
         # Returns what is needed to continue the call, from a result as in the protocol.
         request = self.request
-        name, given = request.original or (request.tool_name, request.tool_args)
+        name, arguments_given = request.original or (request.tool_name, request.tool_args)
         # A continued call has the arguments of the call before it.
         withheld = (
-            request.continues[0].withheld if request.continues else arguments_with_secrets(given, request.secrets)
+            request.continues[0].withheld
+            if request.continues
+            else arguments_with_secrets(arguments_given, request.secrets)
         )
-        arguments = {name: value for name, value in given.items() if name not in withheld}
+        arguments = {name: value for name, value in arguments_given.items() if name not in withheld}
         call = MCPPendingCall(
             tool_name=name, arguments=arguments, withheld=withheld, server=self._supervisor.description
         )
@@ -394,34 +404,34 @@ class ToolCall:
             call, task_id=task.task_id, poll_interval=task.poll_interval, expires_at=task.expires_at
         )
 
-    async def _keep(self, call: MCPPendingCall) -> None:
+    async def _store_pending_call(self, call: MCPPendingCall) -> None:
         # A journal and the user's handler store the call, so that it can be continued whatever happens to this process.
         server, handler = self._supervisor.description, self._supervisor.handlers.pending_calls
         for name, function in {"journal": self.request.on_pending, "handler `pending_calls`": handler}.items():
             if function is None:
                 continue
             try:
-                async with asyncio.timeout(_KEEP_TIMEOUT):
+                async with asyncio.timeout(_STORE_TIMEOUT):
                     await call_function(function, call)
             except Exception as error:
                 kind = type(error).__name__
                 logger.exception("The {keeper} for {server} failed: {kind}", keeper=name, server=server, kind=kind)
 
-    def _failure(self, error: Exception) -> MCPInvocationError:
+    def _error_for_caller(self, error: Exception) -> MCPInvocationError:
         # An attempt's error covers that attempt only, and has the server's name of the tool. Both are corrected here.
         match error:
             case DeadlineError():
                 return self.request.error(MCPCallTimeoutError, self._timed_out())
             case MCPInvocationError(__cause__=RefusedError() as refusal) if self._may_have_run:
-                return self._unanswered(CallDidNotRunError(str(refusal)))
+                return self._unanswered_error(CallDidNotRunError(str(refusal)))
             case MCPInvocationError():
-                return self._renamed(error)
-        return self._unanswered(error)
+                return self._with_display_name(error)
+        return self._unanswered_error(error)
 
     def _timed_out(self) -> str:
         limits = self.request.limits
         parameter, seconds = limits.timeout_name, limits.invocation_timeout
-        if limits.max_total_timeout is not None and self._used >= limits.max_total_timeout - _CLOCK_TOLERANCE:
+        if limits.max_total_timeout is not None and self._time_used >= limits.max_total_timeout - _CLOCK_TOLERANCE:
             parameter, seconds = "max_total_timeout", limits.max_total_timeout
         advice = (
             "" if limits.reset_timeout_on_progress else ", or set `reset_timeout_on_progress` if it reports progress"
@@ -431,7 +441,7 @@ class ToolCall:
             f"longer, raise `{parameter}`{advice}."
         )
 
-    def _renamed(self, error: MCPInvocationError) -> MCPInvocationError:
+    def _with_display_name(self, error: MCPInvocationError) -> MCPInvocationError:
         name = self.request.display_name
         if error.tool_name == name:
             return error
@@ -441,7 +451,7 @@ class ToolCall:
         failure.__cause__ = error.__cause__
         return failure
 
-    def _unanswered(self, error: Exception) -> MCPInvocationError:
+    def _unanswered_error(self, error: Exception) -> MCPInvocationError:
         code = data = None
         if not isinstance(error, MCPConnectionError):
             text = describe_error(error)  # from a custom client: built-in clients raise errors of this package
@@ -467,13 +477,13 @@ class _TaskRun:
     The rest of a call that its server runs as a task. It is run once.
     """
 
-    def __init__(self, of: ToolCall, call: MCPPendingCall) -> None:
-        self._tool_call, self._request, self._continuation = of, of.request, of._continuation
+    def __init__(self, tool_call: ToolCall, call: MCPPendingCall) -> None:
+        self._tool_call, self._request, self._continuation = tool_call, tool_call.request, tool_call._continuation
         self._call = call
-        self._request_timeout = of.request.limits.invocation_timeout or _REQUEST_TIMEOUT
-        self._task_timeout = of.request.limits.task_timeout
-        self._answered: set[str] = set()
-        self._said: str | None = None
+        self._request_timeout = tool_call.request.limits.invocation_timeout or _REQUEST_TIMEOUT
+        self._task_timeout = tool_call.request.limits.task_timeout
+        self._answered_keys: set[str] = set()
+        self._last_status_message: str | None = None
 
     async def run(self, *, is_new: bool = False) -> types.CallToolResult:
         """
@@ -489,12 +499,12 @@ class _TaskRun:
         self._began = self._now()
         try:
             if is_new:
-                await self._tool_call._keep(self._call)
+                await self._tool_call._store_pending_call(self._call)
                 if self._request.leaves_tasks:
                     raise pending_error(self._call, self._request)
             result = await self._result()
             if self._tool_call._reports is not None:
-                await self._tool_call._deliver_reports(self._tool_call._reports, self._left())
+                await self._tool_call._deliver_reports(self._tool_call._reports, self._time_left())
             raise_tool_error(result, self._request.display_name, self._request.tool_args)
             return result
         except asyncio.CancelledError:
@@ -510,15 +520,15 @@ class _TaskRun:
         else:
             given = self._continuation.responses
             rest = {key: request for key, request in self._call.requests.items() if key not in given}
-            await self._send_answers({**given, **(await self._asked_of_handlers(self._call, rest) if rest else {})})
+            await self._send_answers({**given, **(await self._ask_handlers(self._call, rest) if rest else {})})
         while True:
-            state, result = await self._ask("tasks/get", self._look)
+            state, result = await self._ask("tasks/get", self._poll)
             self._report(state)
             if result is not None:
                 return result
             match state.status:
                 case "failed":
-                    raise self._failed(state)
+                    raise self._task_failure(state)
                 case "cancelled":
                     raise self._error(MCPInvocationError, "the server says that its task was cancelled.")
                 case "input_required":
@@ -529,11 +539,11 @@ class _TaskRun:
     def _task_id(self) -> str:
         return self._call.task_id or ""
 
-    def _left(self) -> float | None:
+    def _time_left(self) -> float | None:
         return None if self._task_timeout is None else self._began + self._task_timeout - self._now()
 
     async def _sleep(self, seconds: float) -> None:
-        left = self._left()
+        left = self._time_left()
         if left is not None and left <= 0:
             raise self._timed_out()
         # The server is asked once more at the end, because its poll interval may be longer than the time that is left.
@@ -550,7 +560,7 @@ class _TaskRun:
         """
 
         def send() -> Awaitable[T]:
-            left, limit = self._left(), self._request_timeout
+            left, limit = self._time_left(), self._request_timeout
             return self._supervisor.read(
                 operation,
                 lambda session: session.read(operation, ask),
@@ -558,9 +568,9 @@ class _TaskRun:
                 limit if left is None else max(min(limit, left), 0.1),
             )
 
-        return await self._until_back(send)
+        return await self._retry_while_away(send)
 
-    async def _until_back(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_while_away(self, attempt: Callable[[], Awaitable[T]]) -> T:
         wait = 0.1
         away_since: float | None = None
         while True:
@@ -578,7 +588,7 @@ class _TaskRun:
                     # Counted from this attempt, because the server may want to be asked only once a minute.
                     away_since = began if isinstance(error, TimeoutError) else self._now()
                 away = self._now() - away_since
-                left = self._left()
+                left = self._time_left()
                 if left is not None and left <= 0:
                     raise self._timed_out() from None
                 throttled = self._supervisor.throttle.seconds
@@ -596,7 +606,7 @@ class _TaskRun:
             await self._sleep(wait)
             wait = min(wait * 2, 5.0)
 
-    async def _look(self, client: MCPClient) -> tuple[TaskState, types.CallToolResult | None]:
+    async def _poll(self, client: MCPClient) -> tuple[TaskState, types.CallToolResult | None]:
         # Both use the same client: the session may end next, and no other one may be open to read the result.
         state = await client.get_task(self._task_id)
         if state.status != "completed":
@@ -626,32 +636,32 @@ class _TaskRun:
     async def _send_answers(self, responses: Responses) -> None:
         if responses:
             await self._ask("tasks/update", lambda client: client.update_task(self._task_id, responses))
-            self._answered |= set(responses)
+            self._answered_keys |= set(responses)
 
     async def _answer(self, state: TaskState) -> None:
         # The server may repeat its questions for a while after it got the answers.
-        requests = {key: each for key, each in (state.input_requests or {}).items() if key not in self._answered}
+        requests = {key: each for key, each in (state.input_requests or {}).items() if key not in self._answered_keys}
         if not requests:
             return
         call = dataclasses.replace(self._call, requests=requests)
         if self._supervisor.handlers.elicitation is answer_later and any(map(is_question, requests.values())):
             await self._leave_open(call)
-        await self._send_answers(await self._asked_of_handlers(call, requests))
+        await self._send_answers(await self._ask_handlers(call, requests))
 
-    async def _asked_of_handlers(self, call: MCPPendingCall, requests: dict[str, Any]) -> Responses:
+    async def _ask_handlers(self, call: MCPPendingCall, requests: dict[str, Any]) -> Responses:
         def ask() -> Awaitable[Responses]:
             # A person may take longer than the server may be away.
-            left = self._left()
+            left = self._time_left()
             return self._supervisor.read(
                 "tasks/update",
                 # Not counted as in flight, so that the user is not asked twice if the session ends meanwhile.
                 lambda session: session.uncounted(session.client.answer_for_task(requests)),
                 self._request.connection_timeout,
-                _LONGEST_ANSWER if left is None else max(left, 0.1),
+                _MAX_HANDLER_TIME if left is None else max(left, 0.1),
             )
 
         try:
-            return await self._until_back(ask)
+            return await self._retry_while_away(ask)
         except AnswerRefusedError as error:
             # The task waits at the server until the call is continued with an answer.
             reason = with_full_stop(str(error))
@@ -661,15 +671,15 @@ class _TaskRun:
         return await self._leave_open(call, reason)
 
     async def _leave_open(self, call: MCPPendingCall, reason: str = "") -> NoReturn:
-        await self._tool_call._keep(call)
+        await self._tool_call._store_pending_call(call)
         raise pending_error(call, self._request, reason)
 
     def _report(self, state: TaskState) -> None:
-        if state.status_message is not None and state.status_message != self._said:
-            self._said = state.status_message
+        if state.status_message is not None and state.status_message != self._last_status_message:
+            self._last_status_message = state.status_message
             self._tool_call._report(self._now() - self._began, None, state.status_message)
 
-    def _failed(self, state: TaskState) -> MCPInvocationError:
+    def _task_failure(self, state: TaskState) -> MCPInvocationError:
         error = state.error or {}
         text = str(error.get("message") or state.status_message or "its task failed")
         failure = self._error(MCPInvocationError, text, outcome="answered")
@@ -692,7 +702,7 @@ class _TaskRun:
         :param kind: Class of the error.
         :returns: The error, with a `pending_call` from which the task can be resumed.
         """
-        failure = self._error(kind, f"{with_full_stop(str(error))} {_GOES_ON}")
+        failure = self._error(kind, f"{with_full_stop(str(error))} {_RESUME_ADVICE}")
         failure.pending_call = self._call
         return failure
 
@@ -713,8 +723,8 @@ def pending_error(call: MCPPendingCall, request: CallRequest, reason: str = "") 
     """
     if call.requests:
         asked = " ".join(with_full_stop(question.message) for question in call.questions)
-        what = " ".join(filter(None, ["the server wants input first, which nobody can give now.", asked, reason]))
+        problem = " ".join(filter(None, ["the server wants input first, which nobody can give now.", asked, reason]))
     else:
-        what = "the server runs it as a task."
-    text = f"{what} The call is left open; do not repeat it."
+        problem = "the server runs it as a task."
+    text = f"{problem} The call is left open; do not repeat it."
     return request.error(MCPCallPendingError, text, pending_call=call)

@@ -21,8 +21,8 @@ from jsonschema import Draft202012Validator
 from jsonschema import ValidationError as SchemaViolation
 
 # References within a schema may form a cycle.
-_MOST_REFERENCES: Final = 32
-_TYPES: Final = {
+_MAX_REFERENCES: Final = 32
+_TYPE_NAMES: Final = {
     type(None): "null",
     bool: "boolean",
     int: "integer",
@@ -31,10 +31,10 @@ _TYPES: Final = {
     list: "array",
     dict: "object",
 }
-_ALL_TYPES: Final = frozenset(_TYPES.values())
+_ALL_TYPES: Final = frozenset(_TYPE_NAMES.values())
 
 # Keywords that may allow arguments which `properties` does not have.
-_SAY_OF_OTHERS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
+_OPEN_KEYWORDS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
 
 Schema = Mapping[str, Any]
 
@@ -56,11 +56,11 @@ def fit_arguments(arguments: Mapping[str, Any], schema: Schema, root: Schema | N
     properties, required = schema.get("properties", {}), schema.get("required", ())
     fitted = {}
     for name, value in arguments.items():
-        of_property = properties.get(name, True)
+        property_schema = properties.get(name, True)
         if type(value) is int:
             fitted[name] = value
-        elif name in required or not _is_nothing(value, of_property, root):
-            fitted[name] = _fit(value, of_property, root)
+        elif name in required or not _is_nothing(value, property_schema, root):
+            fitted[name] = _fit(value, property_schema, root)
     return fitted
 
 
@@ -92,7 +92,7 @@ def undeclared(arguments: Iterable[str], names: Collection[str], schema: Schema)
     :param schema: The result of `normalize_parameters`.
     :returns: The undeclared names; empty if the schema declares no arguments, or allows others.
     """
-    takes_others = schema.get("additionalProperties", False) is not False or not _SAY_OF_OTHERS.isdisjoint(schema)
+    takes_others = schema.get("additionalProperties", False) is not False or not _OPEN_KEYWORDS.isdisjoint(schema)
     known = {*names, *schema.get("required", ())}
     return [] if takes_others or not names else [name for name in arguments if name not in known]
 
@@ -149,7 +149,7 @@ def _fit(value: Any, schema: Any, root: Schema) -> Any:
         if type(schema) is dict and schema.get("type") == "string":
             return value
         types = types_of(schema, root)
-        value = value if "string" in types else _read(value, types)
+        value = value if "string" in types else _parse(value, types)
     elif isinstance(value, float) and value.is_integer():
         types = types_of(schema, root)
         return int(value) if "integer" in types and "number" not in types else value
@@ -165,7 +165,7 @@ def _fit(value: Any, schema: Any, root: Schema) -> Any:
     return value
 
 
-def _read(text: str, types: frozenset[str]) -> Any:
+def _parse(text: str, types: frozenset[str]) -> Any:
     """
     Parse a text as JSON if the value has one of the types; otherwise return the text.
     """
@@ -178,7 +178,7 @@ def _read(text: str, types: frozenset[str]) -> Any:
             return text
         if "number" not in types and value.is_integer():
             value = int(value)
-    kind = _TYPES.get(type(value))
+    kind = _TYPE_NAMES.get(type(value))
     return value if kind in types or (kind == "integer" and "number" in types) else text
 
 
@@ -228,7 +228,7 @@ def dereferenced(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
     :param root: The document.
     :returns: The schema that it refers to; an empty schema if that cannot be found.
     """
-    for _ in range(_MOST_REFERENCES):
+    for _ in range(_MAX_REFERENCES):
         if not isinstance(schema, Mapping):
             return {}
         reference = schema.get("$ref")
@@ -264,4 +264,4 @@ def _own_types(schema: Schema, root: Schema, known: dict[int, frozenset[str]]) -
             options = [types_of(option, root, known) for option in schema[key]]
             return _ALL_TYPES.intersection(*options) if key == "allOf" else frozenset().union(*options)
     values = [schema["const"]] if "const" in schema else schema.get("enum", [])
-    return frozenset(_TYPES[type(value)] for value in values) or _ALL_TYPES
+    return frozenset(_TYPE_NAMES[type(value)] for value in values) or _ALL_TYPES

@@ -39,7 +39,7 @@ _NO_ERROR_TEXT: Final = "the server gave no error text"
 # Replaces data URIs in notes, because they contain the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
 # Longest description or name that is shown, and longest end of a URI that is searched for a file name, in characters.
-_LONGEST_FACT: Final = 10_000
+_MAX_FACT_LENGTH: Final = 10_000
 
 # An envelope has at least two of these keys. One is not enough: `content` is a common key in a tool's own JSON.
 _ENVELOPE_KEYS: Final = frozenset({"content", "structuredContent", "isError"})
@@ -282,7 +282,7 @@ def _block_text(block: Any) -> str:
 
 def _note(kind: str, *facts: Any) -> str:
     # A note is one line, even if a description contains line breaks.
-    given = ", ".join(" ".join(fact[:_LONGEST_FACT].split()) for fact in facts if fact and isinstance(fact, str))
+    given = ", ".join(" ".join(fact[:_MAX_FACT_LENGTH].split()) for fact in facts if fact and isinstance(fact, str))
     return f"[{kind}: {given}]" if given else f"[{kind}]"
 
 
@@ -364,7 +364,7 @@ def image_type(data: str, declared: str | None) -> str | None:
 
 def _filename(resource: dict[str, Any]) -> str | None:
     path = _uri(resource).partition("?")[0].partition("#")[0]
-    return None if path == _DATA_URI else unquote(path[-_LONGEST_FACT:]).rstrip("/").rpartition("/")[2] or None
+    return None if path == _DATA_URI else unquote(path[-_MAX_FACT_LENGTH:]).rstrip("/").rpartition("/")[2] or None
 
 
 # Values without an envelope, e.g. one that the `source` of an `outputs_to_string` took from a StateResult
@@ -436,8 +436,8 @@ def json_text(value: Any) -> str:
 # Results for programs
 
 # Longest text that is displayed in full, in characters.
-_LONGEST_IN_REPR: Final = 2000
-_LONGEST_IN_NOTEBOOK: Final = 20_000
+_MAX_REPR_LENGTH: Final = 2000
+_MAX_NOTEBOOK_LENGTH: Final = 20_000
 _IMAGE: Final = re.compile(r"image/[\w.+-]+")
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/=_-]+")
 
@@ -499,7 +499,7 @@ class MCPToolResult:
         """
         shown = {}
         if any(not isinstance(part, TextContent) for part in self.content):
-            shown["content"] = f"[{', '.join(map(_described, self.content))}]"
+            shown["content"] = f"[{', '.join(map(_describe_part, self.content))}]"
         elif self.text:
             shown["text"] = _short(repr(self.text))
         if self.structured is not None and not self._repeats_structured:
@@ -522,11 +522,11 @@ class MCPToolResult:
             return False
 
 
-def _short(text: str, most: int = _LONGEST_IN_REPR) -> str:
+def _short(text: str, most: int = _MAX_REPR_LENGTH) -> str:
     return text if len(text) <= most else f"{text[:most]}… ({len(text) - most} more characters)"
 
 
-def _described(part: ContentPart) -> str:
+def _describe_part(part: ContentPart) -> str:
     if isinstance(part, TextContent):
         return _short(repr(part.text))
     data = part.base64_image if isinstance(part, ImageContent) else part.base64_data
@@ -539,11 +539,11 @@ def _html(part: ContentPart) -> str:
     data, kind = getattr(part, "base64_image", ""), part.mime_type or ""
     if isinstance(part, ImageContent) and _IMAGE.fullmatch(kind) and _BASE64.fullmatch(data):
         return f'<img src="data:{kind};base64,{data}">'
-    return _html_text(_described(part))
+    return _html_text(_describe_part(part))
 
 
 def _html_text(text: str) -> str:
-    return f"<pre>{escape(_short(text, _LONGEST_IN_NOTEBOOK))}</pre>"
+    return f"<pre>{escape(_short(text, _MAX_NOTEBOOK_LENGTH))}</pre>"
 
 
 # Prompts

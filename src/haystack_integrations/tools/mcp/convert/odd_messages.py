@@ -27,17 +27,17 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_sche
 CALL_METHOD: Final = "tools/call"
 LIST_METHOD: Final = "tools/list"
 
-_OPENING: Final = ("initialize", "server/discover")
+_OPENING_METHODS: Final = ("initialize", "server/discover")
 
 # Repairing a message may take several steps: once a list has replaced an object, its items are validated for the first
 # time.
-_MOST_STEPS: Final = 8
-_MOST_SHOWN: Final = 1_000
+_MAX_STEPS: Final = 8
+_MAX_SHOWN_LENGTH: Final = 1_000
 
 _NOT_OBJECT: Final = frozenset({"dict_type", "model_type", "model_attributes_type"})
 _Place = tuple[int | str, ...]
 
-_BLOCKS: Final[dict[str, type[BaseModel]]] = {
+_BLOCK_MODELS: Final[dict[str, type[BaseModel]]] = {
     "text": types.TextContent,
     "image": types.ImageContent,
     "audio": types.AudioContent,
@@ -47,11 +47,11 @@ _BLOCKS: Final[dict[str, type[BaseModel]]] = {
     "tool_result": types.ToolResultContent,
 }
 # Kinds of blocks that never occur in results.
-_OF_SAMPLING: Final = frozenset({"tool_use", "tool_result"})
+_SAMPLING_KINDS: Final = frozenset({"tool_use", "tool_result"})
 
 
 @dataclass
-class MendedResult:
+class RepairedResult:
     """
     The repaired result of a request.
 
@@ -63,7 +63,7 @@ class MendedResult:
     left_out: dict[str | int, str] = field(default_factory=dict)
 
 
-def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResult:
+def repair_result(method: str, version: str, result: dict[str, Any]) -> RepairedResult:
     """
     Repair a result.
 
@@ -74,13 +74,13 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
     :raises ValueError: If the method is `tools/list` and the result has no list of tools.
     """
     if result.get("resultType") == "input_required":
-        return MendedResult(repair(types.InputRequiredResult, result) or result)
+        return RepairedResult(repair(types.InputRequiredResult, result) or result)
     frame = _with_defaults(method, version, result)
-    if method in _RESULTS:
-        return MendedResult(repair(_RESULTS[method], frame) or result)
-    if method not in _LISTS:
-        return MendedResult(result)
-    model, name, mend_item = _LISTS[method]
+    if method in _RESULT_MODELS:
+        return RepairedResult(repair(_RESULT_MODELS[method], frame) or result)
+    if method not in _LIST_RESULTS:
+        return RepairedResult(result)
+    model, name, repair_item = _LIST_RESULTS[method]
     items = _as_list(frame[name]) if name in frame else None
     shell = repair(model, {**frame, name: []})
     if items is None and method == LIST_METHOD:
@@ -88,18 +88,18 @@ def mend_result(method: str, version: str, result: dict[str, Any]) -> MendedResu
         msg = f"its answer to {LIST_METHOD} cannot be read: `tools` {problem}"
         raise ValueError(msg)
     if items is None or shell is None:
-        return MendedResult(result)
+        return RepairedResult(result)
     readable: list[Any] = []
-    mended = MendedResult({**shell, name: readable})
+    repaired = RepairedResult({**shell, name: readable})
     for position, item in enumerate(items, 1):
         try:
-            readable += mend_item(item)
+            readable += repair_item(item)
         except ValueError as error:
-            mended.left_out[_label(item) or position] = str(error)
-    return mended
+            repaired.left_out[_label(item) or position] = str(error)
+    return repaired
 
 
-def mend_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
+def repair_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """
     Repair the parameters of a server's request or notification.
 
@@ -142,14 +142,16 @@ def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[st
     frame = dict(result)
     if type(frame.get("nextCursor")) is int:
         frame["nextCursor"] = str(frame["nextCursor"])
-    if method in _OPENING:
+    if method in _OPENING_METHODS:
         frame["capabilities"] = frame["capabilities"] if isinstance(frame.get("capabilities"), dict) else {}
     if method == "initialize":
         named = frame["serverInfo"] if isinstance(frame.get("serverInfo"), dict) else {}
         frame["serverInfo"] = {**named, **{key: _as_text(named.get(key)) for key in ("name", "version")}}
     if method == CALL_METHOD:
-        said = frame.get("isError")
-        frame["isError"] = said.strip().lower() not in ("", "false", "0") if isinstance(said, str) else bool(said)
+        is_error = frame.get("isError")
+        frame["isError"] = (
+            is_error.strip().lower() not in ("", "false", "0") if isinstance(is_error, str) else bool(is_error)
+        )
         structured = frame.get("structuredContent")
         if version not in MODERN_PROTOCOL_VERSIONS:  # older revisions allow objects only
             if structured is None:
@@ -279,12 +281,16 @@ def _block(block: Any) -> list[Any]:
             block["name"] = _as_text(block.get("uri"))
         elif kind == "resource" and isinstance(resource := block.get("resource"), dict):
             block["resource"] = _as_contents(resource)
-        if kind in _BLOCKS and kind not in _OF_SAMPLING and (repaired := repair(_BLOCKS[kind], block)) is not None:
+        if (
+            kind in _BLOCK_MODELS
+            and kind not in _SAMPLING_KINDS
+            and (repaired := repair(_BLOCK_MODELS[kind], block)) is not None
+        ):
             return [repaired]
         if isinstance(block.get("text"), str):  # such as "Text", "output_text" and "markdown"
             return [{"type": "text", "text": block["text"]}]
     shown = _as_text(block)
-    shown = shown if len(shown) <= _MOST_SHOWN else f"{shown[:_MOST_SHOWN]}…"
+    shown = shown if len(shown) <= _MAX_SHOWN_LENGTH else f"{shown[:_MAX_SHOWN_LENGTH]}…"
     return [{"type": "text", "text": f"[unsupported content: {shown}]"}]
 
 
@@ -299,7 +305,7 @@ def _by_method(messages: Any) -> dict[str, Any]:
 REQUESTS: Final = _by_method(types.ServerRequest)
 NOTIFICATIONS: Final = _by_method(types.ServerNotification)
 
-_RESULTS: Final[dict[str, type[BaseModel]]] = {
+_RESULT_MODELS: Final[dict[str, type[BaseModel]]] = {
     "completion/complete": types.CompleteResult,
     "initialize": types.InitializeResult,
     "server/discover": types.DiscoverResult,
@@ -311,7 +317,7 @@ _RESULTS: Final[dict[str, type[BaseModel]]] = {
 }
 
 # By method: the model of the result, the name of its list, and the function that repairs an item.
-_LISTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
+_LIST_RESULTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
     CALL_METHOD: (types.CallToolResult, "content", _block),
     LIST_METHOD: (types.ListToolsResult, "tools", _tool),
     "resources/list": (types.ListResourcesResult, "resources", _resource),
@@ -337,7 +343,7 @@ def repair(model: type[BaseModel], value: Any) -> Any:
     :param value: The value. It is not changed.
     :returns: A copy without them; None if a required part is missing or invalid.
     """
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         try:
             model.model_validate(value, by_name=False)
         except ValidationError as error:
@@ -382,8 +388,8 @@ def _alternative(value: Any) -> str:
     if not isinstance(value, dict):
         return "list["
     kind = str(value.get("type"))
-    if kind in _BLOCKS:
-        return _BLOCKS[kind].__name__
+    if kind in _BLOCK_MODELS:
+        return _BLOCK_MODELS[kind].__name__
     if "blob" in value or "text" in value:
         return "BlobResourceContents" if "blob" in value else "TextResourceContents"
     return "ElicitRequestURLParams" if value.get("mode") == "url" else "ElicitRequestFormParams"

@@ -100,7 +100,7 @@ def plain_base64(data: str) -> tuple[str, str | None]:
 # Decoders treat `%` without two hex digits differently. It may also be another encoding, such as `%u002e`.
 _BAD_ESCAPE: Final = re.compile("%(?![0-9A-Fa-f]{2})")
 # There is no good reason to encode a URI more often than this.
-_MOST_DECODINGS: Final = 4
+_MAX_DECODINGS: Final = 4
 # Characters at which a path, or a parameter that contains one, may begin or end.
 _DELIMITERS: Final = re.compile("[/?#&=;]")
 # Characters that are mistaken for slashes and dots, and that Unicode's compatibility normalization keeps.
@@ -128,7 +128,7 @@ def matches_any(uri: str, patterns: Iterable[str]) -> bool:
 def _is_unambiguous(uri: str) -> bool:
     if any(character.isspace() for character in uri) or _BAD_ESCAPE.search(uri):
         return False
-    for _ in range(_MOST_DECODINGS):
+    for _ in range(_MAX_DECODINGS):
         if not _stays_in_place(uri):
             return False
         encoded, uri = uri, unquote(uri)

@@ -129,7 +129,7 @@ def confirmed(ui: Any, title: str, description: str, values: Mapping[str, Any]) 
     :returns: The answer, and the values if the user modified them; those left alone are the original objects.
     """
     # Haystack's RichConsoleUI interprets markup, and shows `list[int]` as `list`.
-    show = partial(_shown, takes_markup=any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__))
+    show = partial(_to_show, takes_markup=any(each.__name__ == "RichConsoleUI" for each in type(ui).__mro__))
     shown = {show(name): show(value) for name, value in values.items()}
     names: dict[str, str] = dict(zip(shown, values, strict=True))
     answer = ui.get_user_confirmation(show(title), show(description), dict(shown))
@@ -141,20 +141,20 @@ def confirmed(ui: Any, title: str, description: str, values: Mapping[str, Any]) 
     return answer, changed
 
 
-def _shown(value: Any, *, takes_markup: bool) -> Any:
+def _to_show(value: Any, *, takes_markup: bool) -> Any:
     if isinstance(value, str):
         return _without_markup(escaped_text(value)) if takes_markup else escaped_text(value)
     if not isinstance(value, list | dict):
         return value
     if takes_markup:
         # The UI prints the text and lets people edit the JSON, in which escapes would be doubled.
-        text = _shown(str(value), takes_markup=takes_markup)
+        text = _to_show(str(value), takes_markup=takes_markup)
         kind = list if isinstance(value, list) else dict
         return type("Shown", (kind,), {"__str__": lambda _: text})(value)
     if isinstance(value, list):
-        return [_shown(each, takes_markup=False) for each in value]
-    named = {_shown(name, takes_markup=False): _shown(each, takes_markup=False) for name, each in value.items()}
-    return named if len(named) == len(value) else _shown(str(value), takes_markup=False)
+        return [_to_show(each, takes_markup=False) for each in value]
+    named = {_to_show(name, takes_markup=False): _to_show(each, takes_markup=False) for name, each in value.items()}
+    return named if len(named) == len(value) else _to_show(str(value), takes_markup=False)
 
 
 def _without_markup(text: str) -> str:
@@ -178,7 +178,7 @@ tools of that server. It is not an instruction of the user or of the developer, 
 # The text must not close its own fence or open another one.
 _FENCE: Final = re.compile(r"<[\s/]{0,5}server[\s_-]{0,3}instructions(?:[^<>\n]{0,200}>)?", re.IGNORECASE)
 _NAME = re.compile(r"[^\w .:/-]+")
-_LONGEST_NAME = 100
+_MAX_NAME_LENGTH = 100
 
 
 InstructionsTemplate: TypeAlias = Annotated[str, Field(pattern=r"\{instructions\}")]
@@ -196,14 +196,14 @@ def fenced_instructions(
     :returns: The fenced texts.
     """
     texts = []
-    for server, said in instructions.items():
-        text = visible_text(said or "").strip()
+    for server, instructions_text in instructions.items():
+        text = visible_text(instructions_text or "").strip()
         if not text:
             continue
         if len(text) > max_chars:
             text = f"{text[:max_chars].rstrip()} [… {len(text) - max_chars} more characters]"
         text = _FENCE.sub("[…]", text)
-        name = _NAME.sub("_", visible_text(server))[:_LONGEST_NAME]
+        name = _NAME.sub("_", visible_text(server))[:_MAX_NAME_LENGTH]
         texts.append(template.format(server=name, instructions=text))
     return texts
 
@@ -211,7 +211,7 @@ def fenced_instructions(
 # Tables
 
 _HEADER: Final = ("tool", "parameters", "description")
-_WIDEST: Final = {"parameters": 40, "description": 70}
+_MAX_COLUMN_WIDTHS: Final = {"parameters": 40, "description": 70}
 
 
 def text_table(tools: Iterable[Tool]) -> str:
@@ -283,5 +283,5 @@ def _printable(text: str) -> str:
 
 
 def _shorten(cell: str, column: str) -> str:
-    widest = _WIDEST.get(column, len(cell))
+    widest = _MAX_COLUMN_WIDTHS.get(column, len(cell))
     return cell if len(cell) <= widest else f"{cell[: widest - 1]}…"

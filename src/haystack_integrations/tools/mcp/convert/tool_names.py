@@ -21,7 +21,7 @@ _MAX_LENGTH: Final = 64
 _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
-_LONGEST_PREFIX: Final = 32
+_MAX_PREFIX_LENGTH: Final = 32
 
 # Anthropic refuses a whole request if one argument of one tool has a name that does not match.
 _SAFE_ARGUMENT: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -131,7 +131,7 @@ def prefix_of(name: str) -> str:
     :param name: Any name.
     :returns: A valid prefix. It contains a hash if the name has no ASCII letters or digits.
     """
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_LONGEST_PREFIX] or f"server{_hashed(name)[-9:]}"
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:_MAX_PREFIX_LENGTH] or f"server{_hashed(name)[-9:]}"
 
 
 def describe_choices(wanted: Sequence[str], available: Sequence[str], owner: str, kind: str = "tools") -> str:

@@ -48,12 +48,12 @@ HEADER_KEY: Final = "x-mcp-header"
 _MAX_NESTING: Final = 64
 _MAX_QUOTED: Final = 200
 # How many unresolvable references a note names.
-_MOST_NOTED: Final = 10
+_MAX_NOTED_REFERENCES: Final = 10
 
 _DEFINITIONS: Final = ("$defs", "definitions", "schemas")
 # After conversion, all references point into `$defs`, so these keywords have no further use. The keyword `dependencies`
 # of older drafts only adds requirements.
-_LEFT_OUT: Final = frozenset(
+_DROPPED_KEYWORDS: Final = frozenset(
     "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef $vocabulary $defs definitions "
     "dependencies".split()
 )
@@ -128,7 +128,7 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     except RecursionError:
         _fail((), "is nested too deeply")
     if notes is not None and conversion.missing:
-        shown = ", ".join(repr(shortened(ref)) for ref in [*conversion.missing][:_MOST_NOTED])
+        shown = ", ".join(repr(shortened(ref)) for ref in [*conversion.missing][:_MAX_NOTED_REFERENCES])
         notes.append(
             f"its schema refers to definitions that it does not have; anything is accepted in their place: {shown}"
         )
@@ -290,7 +290,7 @@ class _Conversion:
         result: Schema = {}
         for key, value in _modern(node).items():
             place = (*path, key)
-            if key in _LEFT_OUT or (value is None and key not in ("default", "const")):
+            if key in _DROPPED_KEYWORDS or (value is None and key not in ("default", "const")):
                 continue
             if value in ([], {}) and key in ("required", "dependentRequired"):  # PHP and Lua confuse [] and {}
                 continue

@@ -63,13 +63,13 @@ class Cassette(DurableRun):
 
     def _open(self) -> OpenRun:
         is_played = self.mode == "none" or (self.mode == "once" and self.file.exists())
-        self._kind = partial(_PlayedRun, self.file, *_read(self.file)) if is_played else OpenRun
+        self._run_class = partial(_PlayedRun, self.file, *_read(self.file)) if is_played else OpenRun
         return super()._open()
 
     def _close(self, opened: OpenRun, error: BaseException | None) -> None:
         try:
             super()._close(opened, error)
-            if self._kind is OpenRun and error is None:
+            if self._run_class is OpenRun and error is None:
                 write_cassette(self.file, self._store.entries(self.name), opened.listings)
         finally:
             # The next block must begin with an empty database, whatever happened in this one.
@@ -99,18 +99,18 @@ class _PlayedRun(OpenRun):
             msg = (
                 f"it has no tools of {server}; it has those of: {known}. `RunJournal.export` writes them with `tools`."
             )
-            raise self._changed(msg)
+            raise self._changed_error(msg)
         return dataclasses.replace(found, number=next_moment())
 
     def _check_before(self, place: Place, request: Any = None) -> None:
-        self._give_back(place)
-        msg = f"it has no such {place.kind} of '{place.name}'. {self._nearest(place, request)}"
-        raise self._changed(msg)
+        self._free_place(place)
+        msg = f"it has no such {place.kind} of '{place.name}'. {self._describe_nearest(place, request)}"
+        raise self._changed_error(msg)
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_final(self, entry: Entry) -> bool:
         return entry.state in ("done", "failed")
 
-    def _changed(self, what: str) -> MCPRunChangedError:
+    def _changed_error(self, what: str) -> MCPRunChangedError:
         msg = (
             f"The cassette {self._file} cannot be played: {what} If that is meant, record it again, in pytest with "
             "--mcp-record-mode=all."

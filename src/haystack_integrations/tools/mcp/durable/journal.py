@@ -33,7 +33,7 @@ from pydantic import Field, InstanceOf
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
-    TOLD_TO_MODEL,
+    MAY_HAVE_RUN_TEXT,
     DurableRun,
     OnUnknown,
     OpenRun,
@@ -59,7 +59,7 @@ _DEFAULT_LEASE = 30.0
 RunName: TypeAlias = Annotated[str, Field(min_length=1, max_length=255)]
 
 # The key under which a stored object has the name of its class.
-_TYPE: Final = "haystack.dataclasses"
+_TYPE_KEY: Final = "haystack.dataclasses"
 
 
 class RunJournal:
@@ -152,7 +152,7 @@ class RunJournal:
             elif isinstance(each, MCPTool):
                 found.append(each)
             elif isinstance(each, Tool):
-                found.append(_journaled(each))
+                found.append(_with_journal(each))
             else:
                 msg = f"`tools` must be Tools and Toolsets, got {type(each).__name__}"
                 raise ValueError(msg)
@@ -170,16 +170,16 @@ class RunJournal:
         opened = call_recorder.get()
         if opened is None:
             return make()
-        known = opened.recall("value", name)
-        if known.is_recorded:
-            return cast("T", known.result)
+        recall = opened.recall("value", name)
+        if recall.is_recorded:
+            return cast("T", recall.result)
         try:
-            made = make()
+            new_value = make()
         except Exception:
-            known.give_back()
+            recall.give_back()
             raise
-        known.record(made)
-        return made
+        recall.record(new_value)
+        return new_value
 
     @contextmanager
     def branch(self, name: str) -> Iterator[None]:
@@ -256,7 +256,7 @@ class RunJournal:
                 content["value"] = result  # for Haystack's own tools, as an Agent's State may take parts of a result
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
-            error = failure("MCPOutcomeUnknownError", TOLD_TO_MODEL)
+            error = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
             done = self._store.settle(name, number, error, state="failed")
         else:
             msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"
@@ -397,7 +397,7 @@ class JournaledChatGenerator:
         :param tools_strict: Whether the model must follow the schemas of the tools.
         :returns: `replies`.
         """
-        options = _given(
+        options = _without_none(
             streaming_callback=streaming_callback,
             generation_kwargs=generation_kwargs,
             tools=tools,
@@ -437,7 +437,7 @@ class JournaledChatGenerator:
         :param tools_strict: Whether the model must follow the schemas of the tools.
         :returns: `replies`.
         """
-        options = _given(
+        options = _without_none(
             streaming_callback=streaming_callback,
             generation_kwargs=generation_kwargs,
             tools=tools,
@@ -485,7 +485,7 @@ class JournaledChatGenerator:
         return loaded
 
 
-def _given(**options: Any) -> dict[str, Any]:
+def _without_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -493,16 +493,16 @@ def _chunks(messages: list[ChatMessage]) -> list[StreamingChunk]:
     return [StreamingChunk(content=message.text) for message in messages if message.text]
 
 
-def _journaled(tool: Tool) -> Tool:
+def _with_journal(tool: Tool) -> Tool:
     kind = type(tool)
     # A subclass of the tool's class, so that Haystack's `isinstance` checks hold. It is stored under that class's name.
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    made = copy.copy(tool)
-    made.__class__ = type(kind.__name__, (_Journaled, kind), names)
-    return made
+    copied = copy.copy(tool)
+    copied.__class__ = type(kind.__name__, (_JournaledTool, kind), names)
+    return copied
 
 
-class _Journaled(Tool):
+class _JournaledTool(Tool):
     """
     Records the calls of a tool. It precedes the class of the tool in the method resolution order.
     """
@@ -511,16 +511,18 @@ class _Journaled(Tool):
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return super().invoke(**kwargs)
-        entry, is_due = opened.begin(self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self))
+        entry, is_due = opened.begin(
+            self.name, self._identifying_arguments(kwargs), may_repeat=partial(_runs_an_agent, self)
+        )
         if not is_due:
-            return self._recorded(entry)
+            return self._recorded_result(entry)
         try:
-            with in_scope(_inside(entry)):
+            with in_scope(_scope_of_call(entry)):
                 result = super().invoke(**kwargs)
         except ToolInvocationError as error:
             opened.note(entry, "failed", failure("", str(error)))
             raise
-        opened.note(entry, "done", _stored(result))
+        opened.note(entry, "done", _to_record(result))
         return result
 
     async def invoke_async(self, **kwargs: Any) -> Any:
@@ -528,33 +530,33 @@ class _Journaled(Tool):
         if not isinstance(opened, OpenRun):
             return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         entry, is_due = await asyncio.to_thread(
-            opened.begin, self.name, self._recognized_by(kwargs), may_repeat=partial(_runs_an_agent, self)
+            opened.begin, self.name, self._identifying_arguments(kwargs), may_repeat=partial(_runs_an_agent, self)
         )
         if not is_due:
-            return self._recorded(entry)
+            return self._recorded_result(entry)
         try:
-            with in_scope(_inside(entry)):
+            with in_scope(_scope_of_call(entry)):
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
             await asyncio.to_thread(opened.note, entry, "failed", failure("", str(error)))
             raise
-        await asyncio.to_thread(opened.note, entry, "done", _stored(result))
+        await asyncio.to_thread(opened.note, entry, "done", _to_record(result))
         return result
 
-    def _recognized_by(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _identifying_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         from_state = {*(self.inputs_from_state or {}).values()}
         return {name: value for name, value in arguments.items() if name not in from_state and not callable(value)}
 
-    def _recorded(self, entry: Entry) -> Any:
+    def _recorded_result(self, entry: Entry) -> Any:
         if entry.state == "failed":
             raise ToolInvocationError(entry.result["message"], tool_name=self.name)
         if "value" in entry.result:
-            return _decoded(entry.result["value"])
+            return _decode(entry.result["value"])
         # `RunJournal.decide` writes only this form, because it does not know the kind of tool.
         return entry.result["content"][0]["text"]
 
 
-def _inside(entry: Entry) -> str:
+def _scope_of_call(entry: Entry) -> str:
     place = entry.place
     return f"{place.scope}/{place.step}.{place.name}.{place.fingerprint[:12]}.{place.occurrence}"
 
@@ -567,9 +569,9 @@ def _runs_an_agent(tool: Tool) -> bool:
     return isinstance(getattr(component, "chat_generator", None), JournaledChatGenerator)
 
 
-def _stored(result: Any) -> dict[str, Any]:
+def _to_record(result: Any) -> dict[str, Any]:
     try:
-        return {"value": json.loads(json.dumps(result, default=_encoded))}
+        return {"value": json.loads(json.dumps(result, default=_encode))}
     except (TypeError, ValueError) as error:
         msg = (
             f"A result of type {type(result).__name__} cannot be recorded: journaled tools must return JSON, or "
@@ -578,19 +580,19 @@ def _stored(result: Any) -> dict[str, Any]:
         raise MCPRunError(msg) from error
 
 
-def _encoded(value: Any) -> dict[str, Any]:
+def _encode(value: Any) -> dict[str, Any]:
     name = type(value).__name__
     if getattr(haystack.dataclasses, name, None) is not type(value):
         msg = f"{name} is not JSON"
         raise TypeError(msg)
-    return {_TYPE: name, "data": value.to_dict()}
+    return {_TYPE_KEY: name, "data": value.to_dict()}
 
 
-def _decoded(value: Any) -> Any:
+def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        return [_decode(each) for each in value]
     if not isinstance(value, dict):
         return value
-    if value.keys() == {_TYPE, "data"}:
-        return getattr(haystack.dataclasses, value[_TYPE]).from_dict(value["data"])
-    return {name: _decoded(each) for name, each in value.items()}
+    if value.keys() == {_TYPE_KEY, "data"}:
+        return getattr(haystack.dataclasses, value[_TYPE_KEY]).from_dict(value["data"])
+    return {name: _decode(each) for name, each in value.items()}

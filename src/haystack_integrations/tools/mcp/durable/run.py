@@ -69,10 +69,12 @@ OnUnknown: TypeAlias = Literal["error", "model"] | Callable[["UnknownCall"], Lit
 KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 
 # Seconds between two attempts to write a result into a database that cannot be reached.
-_PAUSE: Final = 0.2
+_WRITE_RETRY_PAUSE: Final = 0.2
 
 # The text for a model about a call that may have run.
-TOLD_TO_MODEL: Final = "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
+MAY_HAVE_RUN_TEXT: Final = (
+    "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
+)
 
 _TAKEN_OVER: Final = "another process has taken it over"
 
@@ -99,11 +101,11 @@ def in_scope(path: str) -> Iterator[None]:
 
     :param path: The calls and branches that the block runs in.
     """
-    reset = scope.set(Scope(path))
+    token = scope.set(Scope(path))
     try:
         yield
     finally:
-        scope.reset(reset)
+        scope.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +180,11 @@ class OpenRun(CallRecorder):
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
         # The number of replies so far, by scope with and without the generator, and that of equal calls and values.
         self._steps: Counter[Scope] = Counter()
-        self._seen: Counter[tuple[Any, ...]] = Counter()
-        self._asking: set[Scope] = set()
-        self._under_way = 0
+        self._occurrences: Counter[tuple[Any, ...]] = Counter()
+        self._open_requests: set[Scope] = set()
+        self._calls_in_flight = 0
         self._deadline = deadline
-        self._is_lost = False
+        self._has_lost_lease = False
         self._ended = threading.Event()
         # The tools of each server, by the server's description, for a cassette.
         self.listings: dict[str, ToolListing] = {}
@@ -195,22 +197,22 @@ class OpenRun(CallRecorder):
 
     # The lease
 
-    def beat(self) -> None:
+    def renew_lease(self) -> None:
         """
         Prolong the lease.
         """
-        if self._ended.is_set() or self._is_lost:
+        if self._ended.is_set() or self._has_lost_lease:
             return
-        asked = boot_clock()
+        asked_at = boot_clock()
         try:
             is_ours = self._store.renew(self._lease, self._seconds)
         except Exception as error:  # the database may recover before the lease ends; other runs share this thread
             logger.warning("The lease of run '{run}' was not renewed: {error}", run=self.name, error=str(error))
             return
         if is_ours:
-            self._deadline = asked + self._seconds
+            self._deadline = asked_at + self._seconds
         elif not self._ended.is_set():
-            self._is_lost = True
+            self._has_lost_lease = True
 
     def _check_may_go_on(self) -> None:
         """
@@ -220,7 +222,7 @@ class OpenRun(CallRecorder):
             reason = "it was opened in the process that this one was forked from"
         elif self._ended.is_set():
             reason = "its block was left"
-        elif self._is_lost:
+        elif self._has_lost_lease:
             reason = _TAKEN_OVER
         elif boot_clock() > self._deadline:
             reason = "its lease has ended, because this process stood still or the journal could not be reached"
@@ -236,13 +238,15 @@ class OpenRun(CallRecorder):
         :param error: The error that ended the run, which can then be continued; None if the run is done.
         """
         self._ended.set()
-        self._store.stop_renewing(self.beat)
-        if self._pid != os.getpid() or self._is_lost:
+        self._store.stop_renewing(self.renew_lease)
+        if self._pid != os.getpid() or self._has_lost_lease:
             return
-        if self._under_way:
+        if self._calls_in_flight:
             # Calls under way still write their results under this lease, so it is left to expire.
             logger.warning(
-                "The run '{run}' ended while {count} of its calls were under way", run=self.name, count=self._under_way
+                "The run '{run}' ended while {count} of its calls were under way",
+                run=self.name,
+                count=self._calls_in_flight,
             )
             return
         reason = None if error is None else f"{type(error).__name__}: {redact_text(str(error))}"[:1_000]
@@ -250,31 +254,31 @@ class OpenRun(CallRecorder):
 
     # What is recorded
 
-    def _next(self, kind: str, name: str, fingerprint: str = "") -> Place:
+    def _next_place(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
         # A value may be made before, after or during a reply. Calls are counted by the replies of one generator,
         # because another one may be asked at the same time.
         step = 0 if kind == "value" else self._steps[here]
-        found_by = (here.path, kind, step, name, fingerprint)
-        self._seen[found_by] += 1
-        return Place(*found_by, self._seen[found_by] - 1)
+        key = (here.path, kind, step, name, fingerprint)
+        self._occurrences[key] += 1
+        return Place(*key, self._occurrences[key] - 1)
 
-    def _give_back(self, place: Place) -> None:
+    def _free_place(self, place: Place) -> None:
         """
         Free the place, because nothing was recorded in it: the next try must get the same one, as in a continued run.
 
         :param place: The place.
         """
-        found_by = (place.scope, place.kind, place.step, place.name, place.fingerprint)
+        key = (place.scope, place.kind, place.step, place.name, place.fingerprint)
         with self._lock:
-            if self._seen[found_by] == place.occurrence + 1:
-                self._seen[found_by] -= 1
+            if self._occurrences[key] == place.occurrence + 1:
+                self._occurrences[key] -= 1
 
     def _check_before(self, place: Place, request: Any = None) -> None:  # noqa: ARG002 - for a cassette
         try:
             self._check_may_go_on()
         except MCPRunError:
-            self._give_back(place)
+            self._free_place(place)
             raise
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
@@ -282,10 +286,10 @@ class OpenRun(CallRecorder):
         try:
             entry = self._store.insert(self._lease, place, request, **result)
         except MCPRunError:
-            self._give_back(place)
+            self._free_place(place)
             raise
         if entry is None:
-            self._is_lost = True
+            self._has_lost_lease = True
         self._check_may_go_on()  # again, because the process may have been suspended since the first check
         return entry  # type: ignore[return-value]
 
@@ -294,14 +298,14 @@ class OpenRun(CallRecorder):
             self._write(place, request, state="done", result=result)
 
         found = None if entry is None else entry.result
-        return Recall(entry is not None, found, record, partial(self._give_back, place))
+        return Recall(entry is not None, found, record, partial(self._free_place, place))
 
     def recall(self, kind: str, name: str) -> Recall:
         """
         Find a recorded decision or value, or reserve a place for a new one. See `connection.requests.CallRecorder`.
         """
         with self._lock:
-            place = self._next(kind, name)
+            place = self._next_place(kind, name)
             entry = self._entries.get(place)
         if entry is None:
             self._check_before(place)
@@ -320,30 +324,30 @@ class OpenRun(CallRecorder):
         :raises MCPRunChangedError: If another request was recorded.
         :raises MCPRunError: If the generator is asked twice at once.
         """
-        own = Scope(scope.get().path, name)
+        request_scope = Scope(scope.get().path, name)
         with self._lock:
-            if own in self._asking:
+            if request_scope in self._open_requests:
                 msg = (
                     f"The chat generator '{name}' was asked twice at once in run '{self.name}': a continued run could "
                     'not tell the replies apart. Run each in a block `with journal.branch("a name"):`, or give '
                     "the generators names."
                 )
                 raise MCPRunError(msg)
-            self._asking.add(own)
-            place = Place(scope=own.path, kind="reply", step=self._steps[own], name=name)
+            self._open_requests.add(request_scope)
+            place = Place(scope=request_scope.path, kind="reply", step=self._steps[request_scope], name=name)
             entry = self._entries.get(place)
         try:
             if entry is None:
                 self._check_before(place, request)
             elif differences := _differences_of_requests(entry.request, request):
                 msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"
-                raise self._changed(msg)
+                raise self._changed_error(msg)
             yield self._recall(place, request, entry)
             with self._lock:
-                self._steps.update([own, Scope(own.path)])
-            scope.set(own)
+                self._steps.update([request_scope, Scope(request_scope.path)])
+            scope.set(request_scope)
         finally:
-            self._asking.discard(own)
+            self._open_requests.discard(request_scope)
 
     # Calls of MCP tools
 
@@ -384,12 +388,12 @@ class OpenRun(CallRecorder):
     @contextmanager
     def _running(self) -> Iterator[None]:
         with self._lock:
-            self._under_way += 1
+            self._calls_in_flight += 1
         try:
             yield
         finally:
             with self._lock:
-                self._under_way -= 1
+                self._calls_in_flight -= 1
 
     def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
         request = call.request
@@ -439,7 +443,11 @@ class OpenRun(CallRecorder):
                 self._check_may_go_on()
                 return self._send_again(entry)
             if decision == "error":
-                about = _in_doubt(self.name, entry) if error.pending_call is None else _goes_on(self.name, entry)
+                about = (
+                    _in_doubt_message(self.name, entry)
+                    if error.pending_call is None
+                    else _task_message(self.name, entry)
+                )
                 message = f"{about} {redactor.text(str(error))}"
                 raise MCPCallInDoubtError(message, name, entry.number) from error
         self.note(entry, "failed", _stored_error(error, redactor, name))
@@ -447,7 +455,7 @@ class OpenRun(CallRecorder):
 
     def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
         stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.note(entry, "done", Redactor(call.secrets).whole(stored))
+        self.note(entry, "done", Redactor(call.secrets).redact_declared(stored))
         return result
 
     # Calls of any tools
@@ -468,30 +476,30 @@ class OpenRun(CallRecorder):
         :raises MCPRunError: If the run cannot go on here.
         """
         with self._lock:
-            place = self._next("call", tool_name, _fingerprint(arguments))
+            place = self._next_place("call", tool_name, _fingerprint(arguments))
             entry = self._entries.get(place)
         if entry is None:
             key = hashlib.sha256(f"{self._lease.run}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
-            request = {"arguments": Redactor(secrets).whole(_json(arguments)), "key": key}
+            request = {"arguments": Redactor(secrets).redact_declared(_json(arguments)), "key": key}
             if self._is_replied_to(place):
-                msg = f"it has no such call of '{tool_name}'. {self._nearest(place, request)}"
-                raise self._changed(msg)
+                msg = f"it has no such call of '{tool_name}'. {self._describe_nearest(place, request)}"
+                raise self._changed_error(msg)
             return self._write(place, request), True
-        if self._is_over(entry):
+        if self._is_final(entry):
             return entry, False
         self._check_before(place, entry.request)
         if entry.state == "pending":
-            return self._begin_again(entry), True
+            return self._restart(entry), True
         decision = "repeat" if entry.state == "failed" or may_repeat() else self._decide(entry)
         if decision == "repeat":
             return self._send_again(entry), True
         if decision == "error":
-            raise MCPCallInDoubtError(_in_doubt(self.name, entry), tool_name, entry.number)
-        told = failure("MCPOutcomeUnknownError", TOLD_TO_MODEL)
-        self.note(entry, "failed", told)
-        return dataclasses.replace(entry, state="failed", result=told), False
+            raise MCPCallInDoubtError(_in_doubt_message(self.name, entry), tool_name, entry.number)
+        outcome = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
+        self.note(entry, "failed", outcome)
+        return dataclasses.replace(entry, state="failed", result=outcome), False
 
-    def _is_over(self, entry: Entry) -> bool:
+    def _is_final(self, entry: Entry) -> bool:
         """
         Return whether the recorded outcome of a call is final.
         """
@@ -510,11 +518,11 @@ class OpenRun(CallRecorder):
         return len([each for each in replies if after in ("", each.name)]) > place.step
 
     def _send_again(self, entry: Entry) -> Entry:
-        return self._begin_again(dataclasses.replace(entry, state="started", result=None))
+        return self._restart(dataclasses.replace(entry, state="started", result=None))
 
-    def _begin_again(self, entry: Entry) -> Entry:
+    def _restart(self, entry: Entry) -> Entry:
         if not self._store.begin_again(self._lease, entry):
-            self._is_lost = True
+            self._has_lost_lease = True
         self._check_may_go_on()
         return dataclasses.replace(entry, epoch=self._lease.epoch, attempt=entry.attempt + 1)
 
@@ -523,15 +531,15 @@ class OpenRun(CallRecorder):
         if not callable(choice):
             return choice
         try:
-            asked = choice(unknown_call(self.name, entry))
+            decision = choice(unknown_call(self.name, entry))
         except Exception as error:
             # Any other error would hide from the model that the tool may have run.
-            msg = f"{_in_doubt(self.name, entry)} `on_unknown` raised {type(error).__name__}."
+            msg = f"{_in_doubt_message(self.name, entry)} `on_unknown` raised {type(error).__name__}."
             raise MCPCallInDoubtError(msg, entry.place.name, entry.number) from error
-        if asked not in ("error", "model", "repeat"):
-            msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {asked!r}"
+        if decision not in ("error", "model", "repeat"):
+            msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {decision!r}"
             raise MCPRunError(msg)
-        return asked
+        return decision
 
     def note(self, entry: Entry, state: str, result: Any) -> None:
         """
@@ -560,30 +568,30 @@ class OpenRun(CallRecorder):
                         error=str(error),
                     )
                 has_failed = True
-                self._ended.wait(_PAUSE)
+                self._ended.wait(_WRITE_RETRY_PAUSE)
         if not is_noted:
-            self._is_lost = True
+            self._has_lost_lease = True
             msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
             raise MCPRunError(msg)
 
     # Differences between the program and the recorded run
 
-    def _changed(self, what: str) -> MCPRunError:
+    def _changed_error(self, what: str) -> MCPRunError:
         msg = (
             f"The run '{self.name}' cannot be continued: {what} Continue it with the program that began it, or delete "
             "the run."
         )
         return MCPRunChangedError(msg)
 
-    def _nearest(self, place: Place, request: Any) -> str:
+    def _describe_nearest(self, place: Place, request: Any) -> str:
         """
         Describe how the most similar recorded entry differs from a new one.
         """
 
         def described(place: Place, request: Any) -> dict[str, Any]:
-            said = {"name": place.name, "step": place.step, "branch": place.scope, "occurrence": place.occurrence}
+            fields = {"name": place.name, "step": place.step, "branch": place.scope, "occurrence": place.occurrence}
             arguments = (request or {}).get("arguments", {})
-            return {**said, **{f"argument `{name}`": value for name, value in arguments.items()}}
+            return {**fields, **{f"argument `{name}`": value for name, value in arguments.items()}}
 
         asked = described(place, request)
         recorded = [
@@ -616,13 +624,13 @@ class DurableRun:
         self._seconds = seconds
         self._on_unknown: OnUnknown = on_unknown
         # The class of the open run. A cassette that is played replaces it.
-        self._kind: Callable[..., OpenRun] = OpenRun
+        self._run_class: Callable[..., OpenRun] = OpenRun
         self._opened: OpenRun | None = None
-        self._reset: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
+        self._context_tokens: tuple[Token[CallRecorder | None], Token[Scope]] | None = None
 
     def _open(self) -> OpenRun:
         owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        asked = boot_clock()
+        asked_at = boot_clock()
         lease = self._store.claim(self.name, owner, self._seconds)
         if lease is None:
             msg = (
@@ -631,7 +639,9 @@ class DurableRun:
             )
             raise MCPRunElsewhereError(msg)
         try:
-            return self._kind(self._store, self.name, lease, self._seconds, asked + self._seconds, self._on_unknown)
+            return self._run_class(
+                self._store, self.name, lease, self._seconds, asked_at + self._seconds, self._on_unknown
+            )
         except MCPRunError as error:
             # For example, the encryption key is wrong. A process that can read the run need not wait for this lease.
             self._store.release(lease, state="open", error=f"{type(error).__name__}: {error}")
@@ -642,18 +652,18 @@ class DurableRun:
 
     def _enter(self, opened: OpenRun) -> Self:
         # Renewals begin only now, so that the lease expires if the opening of the run was cancelled.
-        self._store.begin_renewing(opened.beat, every=self._seconds / 3)
+        self._store.begin_renewing(opened.renew_lease, every=self._seconds / 3)
         self._opened = opened
-        self._reset = call_recorder.set(opened), scope.set(Scope())
+        self._context_tokens = call_recorder.set(opened), scope.set(Scope())
         return self
 
     def _leave(self) -> OpenRun:
-        opened, reset = self._opened, self._reset
-        assert opened is not None and reset is not None  # noqa: S101 - a block was entered
-        self._opened = self._reset = None
+        opened, tokens = self._opened, self._context_tokens
+        assert opened is not None and tokens is not None  # noqa: S101 - a block was entered
+        self._opened = self._context_tokens = None
         try:
-            call_recorder.reset(reset[0])
-            scope.reset(reset[1])
+            call_recorder.reset(tokens[0])
+            scope.reset(tokens[1])
         except ValueError:
             msg = (
                 f"The block of run '{self.name}' was left in another context, such as another thread or task, than it "
@@ -674,7 +684,7 @@ class DurableRun:
         """
         return self._enter(self._open())
 
-    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    def __exit__(self, _run_class: object, error: BaseException | None, _traceback: object) -> None:
         """
         End the run, or leave it to be continued if there was an error.
         """
@@ -688,7 +698,7 @@ class DurableRun:
         """
         return self._enter(await asyncio.to_thread(self._open))
 
-    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+    async def __aexit__(self, _run_class: object, error: BaseException | None, _traceback: object) -> None:
         """
         End the run, or leave it to be continued if there was an error.
         """
@@ -715,27 +725,27 @@ def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[st
     for message in messages:
         if message.is_from("user"):
             parts = len(message.texts) + len(message.images) + len(message.files)
-            said: Any = [message.texts, parts]
+            content: Any = [message.texts, parts]
         else:
-            said = [[call.tool_name, call.arguments] for call in message.tool_calls]
-        shape.append([message.role.value, _fingerprint(said)[:16]])
+            content = [[call.tool_name, call.arguments] for call in message.tool_calls]
+        shape.append([message.role.value, _fingerprint(content)[:16]])
     return {"messages": shape, "tools": {tool.name: _fingerprint(tool.parameters)[:16] for tool in tools}}
 
 
-def _differences(recorded: dict[str, Any], asked: dict[str, Any], *, are_shown: bool) -> list[str]:
-    names = [name for name in {**recorded, **asked} if recorded.get(name) != asked.get(name)]
+def _differences(recorded: dict[str, Any], current: dict[str, Any], *, are_shown: bool) -> list[str]:
+    names = [name for name in {**recorded, **current} if recorded.get(name) != current.get(name)]
     if not are_shown:
         return [f"the {name} is another one" for name in names]
-    return [f"the {name} is {asked.get(name)!r} instead of {recorded.get(name)!r}" for name in names]
+    return [f"the {name} is {current.get(name)!r} instead of {recorded.get(name)!r}" for name in names]
 
 
-def _differences_of_requests(recorded: dict[str, Any], asked: dict[str, Any]) -> str:
-    before, now = recorded["tools"], asked["tools"]
+def _differences_of_requests(recorded: dict[str, Any], current: dict[str, Any]) -> str:
+    before, now = recorded["tools"], current["tools"]
     differences = [f"the tool '{name}' is gone" for name in before if name not in now]
     differences += [f"the tool '{name}' is new" for name in now if name not in before]
     others = [name for name in now if before.get(name, now[name]) != now[name]]
     differences += [f"the parameters of tool '{name}' are others" for name in others]
-    old, new = recorded["messages"], asked["messages"]
+    old, new = recorded["messages"], current["messages"]
     if len(old) != len(new):
         differences.append(f"it has {len(new)} messages instead of {len(old)}")
     differences += [
@@ -792,14 +802,14 @@ def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
     return error
 
 
-def _goes_on(run: str, entry: Entry) -> str:
+def _task_message(run: str, entry: Entry) -> str:
     return (
         f"The call of '{entry.place.name}' in run '{run}' is a task that goes on at the server. Continue the run to "
         "take it up again."
     )
 
 
-def _in_doubt(run: str, entry: Entry) -> str:
+def _in_doubt_message(run: str, entry: Entry) -> str:
     return (
         f"The call of '{entry.place.name}' in run '{run}' was sent and has no result: the tool may have run. See if "
         f"its effect is there, then `journal.decide({run!r}, {entry.number}, ...)`."

@@ -36,7 +36,7 @@ from sqlalchemy.pool import StaticPool
 from haystack_integrations.tools.mcp.errors import MCPRunError
 
 # How long a process waits for others that use the database, in seconds.
-_LONGEST_WAIT: Final = 30.0
+_LOCK_TIMEOUT: Final = 30.0
 
 # Other processes may create the tables of a new database or set SQLite's journal mode at the same time, and SQLite does
 # not wait for them.
@@ -88,7 +88,7 @@ _ENTRIES: Final = sql.Table(
 )
 
 # The states of calls without a result.
-_OPEN: Final = ("started", "pending")
+_OPEN_STATES: Final = ("started", "pending")
 
 
 class _Statements:
@@ -97,39 +97,39 @@ class _Statements:
     """
 
     def __init__(self, *, is_sqlite: bool) -> None:
-        given = sql.bindparam
+        parameter = sql.bindparam
 
         def new(*names: str) -> dict[str, Any]:
-            return {name: given(f"new_{name}") for name in names}
+            return {name: parameter(f"new_{name}") for name in names}
 
         runs, entries = _RUNS.c, _ENTRIES.c
         # PostgreSQL's clock counts there, as the clocks of its clients differ. One machine alone uses an SQLite file.
-        now: Any = given("now", type_=sql.Float)
+        now: Any = parameter("now", type_=sql.Float)
         insert: Any = insert_into_sqlite
         if not is_sqlite:
             now = sql.cast(sql.extract("epoch", sql.func.clock_timestamp()), sql.Float)
             insert = insert_into_postgresql
-        until = now + given("seconds", type_=sql.Float)
-        is_free = sql.or_(runs.owner.is_(None), runs.lease_until < now, runs.boot != given("boot"))
-        is_leased = sql.and_(runs.id == given("run"), runs.epoch == given("epoch"))
+        until = now + parameter("seconds", type_=sql.Float)
+        is_free = sql.or_(runs.owner.is_(None), runs.lease_until < now, runs.boot != parameter("boot"))
+        is_leased = sql.and_(runs.id == parameter("run"), runs.epoch == parameter("epoch"))
         is_latest = sql.select(sql.literal(1)).where(is_leased).exists()
 
-        self.format = sql.select(runs.format).where(runs.name == given("name"))
-        fresh = {each.name: given(each.name, type_=each.type) for each in _RUNS.c}
+        self.format = sql.select(runs.format).where(runs.name == parameter("name"))
+        fresh = {each.name: parameter(each.name, type_=each.type) for each in _RUNS.c}
         self.claim = (
             insert(_RUNS)
             .values(**{**fresh, "lease_until": until})
             .on_conflict_do_update(
                 index_elements=[runs.name],
                 set_={
-                    "owner": given("owner"),
+                    "owner": parameter("owner"),
                     "epoch": runs.epoch + 1,
                     "lease_until": until,
-                    "boot": given("boot"),
-                    "changed": given("changed"),
+                    "boot": parameter("boot"),
+                    "changed": parameter("changed"),
                     "error": None,
                 },
-                where=sql.and_(is_free, runs.format == given("format")),
+                where=sql.and_(is_free, runs.format == parameter("format")),
             )
             # They are read in the same statement, because another process may take the next lease right after it.
             .returning(runs.id, runs.epoch)
@@ -142,25 +142,27 @@ class _Statements:
         of_run = (runs.name, state, runs.created, runs.changed, runs.epoch, runs.owner, runs.error)
         self.runs = sql.select(*of_run).order_by(runs.created)
         self.unfinished = names.where(sql.not_(is_done))
-        self.done_before = names.where(is_done, runs.changed < given("before", type_=sql.Float))
-        self.delete = sql.delete(_RUNS).where(runs.name == given("name"), is_free).returning(runs.id)
-        self.delete_entries = sql.delete(_ENTRIES).where(entries.run == given("run"))
+        self.done_before = names.where(is_done, runs.changed < parameter("before", type_=sql.Float))
+        self.delete = sql.delete(_RUNS).where(runs.name == parameter("name"), is_free).returning(runs.id)
+        self.delete_entries = sql.delete(_ENTRIES).where(entries.run == parameter("run"))
 
-        is_of = entries.run == sql.select(runs.id).where(runs.name == given("name")).scalar_subquery()
+        is_of = entries.run == sql.select(runs.id).where(runs.name == parameter("name")).scalar_subquery()
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
         written = [column for column in _ENTRIES.c if column.name != "number"]
-        values = sql.select(*(given(each.name, type_=each.type) for each in written)).where(is_latest)
+        values = sql.select(*(parameter(each.name, type_=each.type) for each in written)).where(is_latest)
         self.insert = sql.insert(_ENTRIES).from_select(written, values).returning(entries.number)
-        is_open = sql.or_(*(entries.state == each for each in _OPEN))
+        is_open = sql.or_(*(entries.state == each for each in _OPEN_STATES))
         # The run must match as well, because SQLite reuses the numbers of deleted entries.
         is_entry = sql.and_(
-            entries.number == given("own_number"), entries.epoch == given("own_epoch"), entries.run == given("run")
+            entries.number == parameter("own_number"),
+            entries.epoch == parameter("own_epoch"),
+            entries.run == parameter("run"),
         )
         self.finish = sql.update(_ENTRIES).where(is_entry, is_open).values(new("state", "result", "ended"))
         again = new("epoch", "attempt", "started", "state", "result")
         self.begin_again = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest).values(again)
-        free = sql.select(sql.literal(1)).where(runs.name == given("name"), is_free).exists()
-        is_in_doubt = sql.and_(is_of, entries.number == given("own_number"), is_open, free)
+        free = sql.select(sql.literal(1)).where(runs.name == parameter("name"), is_free).exists()
+        is_in_doubt = sql.and_(is_of, entries.number == parameter("own_number"), is_open, free)
         self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
 
@@ -312,26 +314,26 @@ class Store:
         self._boot = _boot_id() if self._is_sqlite else ""
         self._statements = _statements(is_sqlite=self._is_sqlite)
         self._engine: sql.Engine | None = None
-        self._held: sql.PoolProxiedConnection | None = None
+        self._sqlite_connection: sql.PoolProxiedConnection | None = None
         self._lock = threading.RLock()
         # The functions that renew the leases of the open runs, and whether the thread that calls them is running.
         self._renewals: list[Callable[[], None]] = []
         self._is_renewing = False
         _stores.add(self)
 
-    def _forked(self) -> None:
+    def _reset_after_fork(self) -> None:
         # A thread of the parent may have held the lock. The parent's connection must not be closed here.
         self._lock = threading.RLock()
         self._renewals, self._is_renewing = [], False
         if self._engine is not None:
-            _inherited.append((self._engine, self._held))
-            self._engine = self._held = None
+            _inherited.append((self._engine, self._sqlite_connection))
+            self._engine = self._sqlite_connection = None
 
-    def _connected(self) -> sql.Engine:
+    def _engine_in_use(self) -> sql.Engine:
         with self._lock:
             if self._engine is None:
                 self._engine = self._connect()
-                self._held = self._engine.raw_connection() if self._is_sqlite else None
+                self._sqlite_connection = self._engine.raw_connection() if self._is_sqlite else None
             return self._engine
 
     def _connect(self) -> sql.Engine:
@@ -339,7 +341,7 @@ class Store:
         options: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", "pool_pre_ping": not self._is_sqlite}
         if self._is_sqlite:
             # One connection is kept open, because a pool costs more than the writes.
-            options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LONGEST_WAIT}}
+            options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LOCK_TIMEOUT}}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
@@ -369,14 +371,14 @@ class Store:
         """
         try:
             with self._lock if self._is_sqlite else nullcontext():
-                engine = self._connected()
+                engine = self._engine_in_use()
                 text, constants, order = _compiled(statement, engine.dialect)
                 given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
-                if self._held is None:
+                if self._sqlite_connection is None:
                     with engine.connect() as connection:
                         result = connection.exec_driver_sql(text, given)
                         return result.fetchall() if result.returns_rows else [], result.rowcount
-                cursor = self._held.cursor()  # SQLAlchemy's own connection would take twice as long
+                cursor = self._sqlite_connection.cursor()  # SQLAlchemy's own connection would take twice as long
                 cursor.execute(text, [given[name] for name in order])
                 return cursor.fetchall(), cursor.rowcount
         except (IntegrityError, sqlite3.IntegrityError):
@@ -455,11 +457,11 @@ class Store:
         Close the connections.
         """
         with self._lock:
-            if self._held is not None:
-                self._held.close()
+            if self._sqlite_connection is not None:
+                self._sqlite_connection.close()
             if self._engine is not None:
                 self._engine.dispose()
-            self._engine = self._held = None
+            self._engine = self._sqlite_connection = None
 
     def claim(self, name: str, owner: str, seconds: float) -> Lease | None:
         """
@@ -507,8 +509,8 @@ class Store:
             error = error.partition(":")[0]
         if error is not None:  # databases refuse lone surrogates, and PostgreSQL NUL characters
             error = error.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-        given = {"new_state": state, "new_error": error, "new_changed": time.time()}
-        self._changes(self._statements.release, run=lease.run, epoch=lease.epoch, **given)
+        changes = {"new_state": state, "new_error": error, "new_changed": time.time()}
+        self._changes(self._statements.release, run=lease.run, epoch=lease.epoch, **changes)
 
     def entries(self, name: str, *, with_values: bool = True) -> list[Entry]:
         """
@@ -525,10 +527,10 @@ class Store:
     def _entry(self, columns: Any, *, with_values: bool) -> Entry:
         row = dict(zip(_ENTRIES.c.keys(), columns, strict=True))
         place = Place(**{name: row[name] for name in PLACE})
-        own = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
+        fields = {name: row[name] for name in ("number", "state", "attempt", "epoch", "started", "ended")}
         request = self._loads(row["request"]) if with_values else None
         result = self._loads(row["result"]) if with_values and row["result"] is not None else None
-        return Entry(**own, place=place, request=request, result=result)
+        return Entry(**fields, place=place, request=request, result=result)
 
     def insert(
         self, lease: Lease, place: Place, request: Any, *, state: str = "started", result: Any = None
@@ -545,19 +547,19 @@ class Store:
         """
         at = time.time()
         ended = None if state == "started" else at
-        own: dict[str, Any] = {"state": state, "attempt": 1, "epoch": lease.epoch, "started": at, "ended": ended}
+        fields: dict[str, Any] = {"state": state, "attempt": 1, "epoch": lease.epoch, "started": at, "ended": ended}
         values: dict[str, Any] = {
             "run": lease.run,
             "request": self._dumps(request),
             "result": self._stored(state, result),
         }
         try:
-            done, _ = self._execute(self._statements.insert, **vars(place), **own, **values)
+            done, _ = self._execute(self._statements.insert, **vars(place), **fields, **values)
         except (IntegrityError, sqlite3.IntegrityError):
             return None
         if not done:
             return None
-        return Entry(**own, number=done[0][0], place=place, request=request, result=result)
+        return Entry(**fields, number=done[0][0], place=place, request=request, result=result)
 
     def _stored(self, state: str, result: Any) -> bytes | None:
         return None if state == "started" else self._dumps(result)
@@ -570,10 +572,15 @@ class Store:
         :param entry: The call as it is now: "started", or "pending" with its handle.
         :returns: Whether it was recorded.
         """
-        given: dict[str, Any] = {"new_epoch": lease.epoch, "new_attempt": entry.attempt + 1, "new_started": time.time()}
-        given |= {"new_state": entry.state, "new_result": self._stored(entry.state, entry.result)}
-        own = {"run": lease.run, "epoch": lease.epoch, "own_number": entry.number, "own_epoch": entry.epoch}
-        return self._changes(self._statements.begin_again, **own, **given)
+        changes = {
+            "new_epoch": lease.epoch,
+            "new_attempt": entry.attempt + 1,
+            "new_started": time.time(),
+            "new_state": entry.state,
+            "new_result": self._stored(entry.state, entry.result),
+        }
+        condition = {"run": lease.run, "epoch": lease.epoch, "own_number": entry.number, "own_epoch": entry.epoch}
+        return self._changes(self._statements.begin_again, **condition, **changes)
 
     def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any) -> bool:
         """
@@ -585,9 +592,9 @@ class Store:
         :param result: The result, the error or the handle.
         :returns: Whether it was recorded.
         """
-        given = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
-        own = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
-        return self._changes(self._statements.finish, **own, **given)
+        changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
+        condition = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
+        return self._changes(self._statements.finish, **condition, **changes)
 
     def forget(self, name: str, number: int) -> bool:
         """
@@ -609,8 +616,8 @@ class Store:
         :param state: "done" or "failed".
         :returns: Whether there was such a call.
         """
-        given = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
-        return self._changes(self._statements.settle, name=name, own_number=number, **given)
+        changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
+        return self._changes(self._statements.settle, name=name, own_number=number, **changes)
 
     def runs(self) -> list[RecordedRun]:
         """
@@ -660,7 +667,7 @@ _inherited: Final[list[tuple[sql.Engine, sql.PoolProxiedConnection | None]]] = [
 
 def _after_fork() -> None:
     for store in _stores:
-        store._forked()
+        store._reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

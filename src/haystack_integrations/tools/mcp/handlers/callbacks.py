@@ -48,13 +48,13 @@ T = TypeVar("T")
 LOGGER_NAME: Final = "haystack_integrations.tools.mcp.servers"
 
 # Keywords of a form's fields that are quick to check, whatever the server wrote. Matching a pattern may never end.
-_CHECKED = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
+_CHECKED_KEYWORDS = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
 # Python has no counterparts of these levels; it has counterparts of the others.
 _LEVELS = {"notice": "INFO", "alert": "CRITICAL", "emergency": "CRITICAL"}
 
 # Longest log message, in characters.
-_LONGEST_LINE = 10_000
+_MAX_LOG_MESSAGE = 10_000
 
 # The fields of MCPHandlers that answer the requests of a server.
 FIELDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "elicitation", "roots/list": "roots"}
@@ -88,12 +88,12 @@ class Callbacks:
         # Makes the context manager in which a handler answers the server.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._logged = InOrder(partial(self._deliver, "logging"))
-        self._noted = InOrder(partial(self._deliver, "messages"))
+        self._log_queue = InOrder(partial(self._deliver, "logging"))
+        self._notification_queue = InOrder(partial(self._deliver, "messages"))
         # The revision of the protocol; until it is known, the latest with a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
         # How often the server wanted a field of MCPHandlers that is not set, by field.
-        self.wanted: dict[str, int] = {}
+        self.missing_counts: dict[str, int] = {}
 
     @property
     def is_modern(self) -> bool:
@@ -119,8 +119,8 @@ class Callbacks:
         field = FIELDS[method]
         if getattr(self.handlers, field) is not None:
             return None
-        self.wanted[field] = self.wanted.get(field, 0) + 1
-        if self.wanted[field] == 1:
+        self.missing_counts[field] = self.missing_counts.get(field, 0) + 1
+        if self.missing_counts[field] == 1:
             logger.warning(
                 "{server} asks for {field}, for which there is no handler. Set `{field}` of MCPHandlers, and pass it "
                 "as `handlers` to the toolset, tool or connection.",
@@ -142,11 +142,11 @@ class Callbacks:
         """
         match request:
             case types.CreateMessageRequest(params=params) if self._sampler is not None:
-                return await self._guarded("sampling", self._sampler.answer(params))
+                return await self._call_handler("sampling", self._sampler.answer(params))
             case types.ElicitRequest(params=params):
-                return await self._guarded("elicitation", self.elicit(params))
+                return await self._call_handler("elicitation", self.elicit(params))
             case _:
-                return await self._guarded("roots", self._roots())
+                return await self._call_handler("roots", self._roots())
 
     def opened(
         self, version: str, capabilities: Mapping[str, Any], server_name: str | None
@@ -164,9 +164,9 @@ class Callbacks:
         self.version = version
         if self.is_modern:
             if handlers.logging is not None and handlers.log_level is None:
-                self._warn_dead("logging", f"revision {version} sends log messages only if `log_level` is also set")
+                self._warn_unused("logging", f"revision {version} sends log messages only if `log_level` is also set")
         elif handlers.elicitation is answer_later:
-            self._warn_dead(
+            self._warn_unused(
                 "elicitation", f"revision {version} has no calls that are left open; questions are cancelled"
             )
         return None if self.is_modern or "logging" not in capabilities else handlers.log_level
@@ -180,15 +180,15 @@ class Callbacks:
         :param data: The data of the protocol error.
         :returns: Sentences, or None if the error is not about handlers.
         """
-        fields = [field for field, count in self.wanted.items() if count > before.get(field, 0)]
+        fields = [field for field, count in self.missing_counts.items() if count > before.get(field, 0)]
         if _needs_url(code, data):
             if self.handlers.elicitation is not None:
                 return "The user has not done yet what the server asks for at a URL; call the tool again afterwards."
             fields = ["elicitation"]
         elif code == types.MISSING_REQUIRED_CLIENT_CAPABILITY and isinstance(data, dict):
             required = data.get("requiredCapabilities")
-            lacking = [name for name in FIELDS.values() if getattr(self.handlers, name) is None]
-            fields = [name for name in lacking if isinstance(required, dict) and name in required]
+            unset = [name for name in FIELDS.values() if getattr(self.handlers, name) is None]
+            fields = [name for name in unset if isinstance(required, dict) and name in required]
         advice = (
             f"The server needs {field}, for which there is no handler: set `{field}` of MCPHandlers."
             for field in fields
@@ -217,7 +217,7 @@ class Callbacks:
             return False
         return True
 
-    def _warn_dead(self, field: str, reason: str) -> None:
+    def _warn_unused(self, field: str, reason: str) -> None:
         logger.warning(
             "`{field}` of MCPHandlers has no effect for {server}: {reason}",
             field=field,
@@ -244,21 +244,21 @@ class Callbacks:
 
     @contextmanager
     def _on_behalf_of_caller(self) -> Iterator[None]:
-        reset = caller_of_operation.set(caller_of_operation.get() or self.caller())
+        token = caller_of_operation.set(caller_of_operation.get() or self.caller())
         try:
             yield
         finally:
-            caller_of_operation.reset(reset)
+            caller_of_operation.reset(token)
 
-    async def _guarded(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
+    async def _call_handler(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
         request = current_request.get()
         requests = self.requests_in_flight() if request is None else [request]
         if asyncio.current_task() in requests:  # the handler ends with its request anyway
             requests = []
         try:
             with self.on_question(), self._on_behalf_of_caller():
-                return await (_unless_all_fail(requests, answer) if requests else answer)
-        except _NobodyWaitsError as error:
+                return await (_answer_while_awaited(requests, answer) if requests else answer)
+        except _AbandonedAnswerError as error:
             logger.info(
                 "{server} gets no answer of `{field}`: {error}", server=self._server, field=field, error=str(error)
             )
@@ -298,7 +298,7 @@ class Callbacks:
             _log_message(self._server_name, params, self._redactor)
         else:
             with self._on_behalf_of_caller():
-                self._logged.put(params)
+                self._log_queue.put(params)
 
     def note(self, message: types.Notification[Any, Any]) -> None:
         """
@@ -307,7 +307,7 @@ class Callbacks:
         :param message: The notification.
         """
         with self._on_behalf_of_caller():
-            self._noted.put(message)
+            self._notification_queue.put(message)
 
     async def _deliver(self, field: str, item: Any) -> None:
         try:
@@ -316,19 +316,21 @@ class Callbacks:
             self.failed(field, error)
 
 
-class _NobodyWaitsError(Exception):
+class _AbandonedAnswerError(Exception):
     """Raised when nothing waits for a handler's answer any more."""
 
 
-async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[Any, Any, T]) -> T:
+async def _answer_while_awaited(requests: list[asyncio.Task[Any]], answer: Coroutine[Any, Any, T]) -> T:
     # In some revisions, a server's question neither names the request that it belongs to, nor is ever withdrawn.
     answering = asyncio.create_task(answer)
-    left = set(requests)
+    waiting_requests = set(requests)
 
     def ended(request: asyncio.Task[Any]) -> None:
         if request.cancelled() or request.exception() is not None:
-            left.discard(request)
-        if not left and not answering.cancelling():  # cancelling twice would interrupt the handler's cleanup
+            waiting_requests.discard(request)
+        if (
+            not waiting_requests and not answering.cancelling()
+        ):  # cancelling twice would interrupt the handler's cleanup
             answering.cancel()
 
     for request in requests:
@@ -339,8 +341,8 @@ async def _unless_all_fail(requests: list[asyncio.Task[Any]], answer: Coroutine[
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        msg = "the call that it was for has ended" if not left else "it was cancelled"
-        raise _NobodyWaitsError(msg) from None
+        msg = "the call that it was for has ended" if not waiting_requests else "it was cancelled"
+        raise _AbandonedAnswerError(msg) from None
     finally:
         for request in requests:
             request.remove_done_callback(ended)
@@ -376,7 +378,7 @@ def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elici
     elif answer is True:
         result = types.ElicitResult(action="accept", content=None if form is None else defaults(form))
     elif isinstance(answer, dict) and form is not None:
-        result = _filled_in(answer)
+        result = _accepted_form(answer)
     else:
         msg = (
             f"it returned {type(answer).__name__} for a {'URL' if form is None else 'form'}; it must return "
@@ -389,7 +391,7 @@ def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elici
     return result
 
 
-def _filled_in(values: dict[str, Any]) -> types.ElicitResult:
+def _accepted_form(values: dict[str, Any]) -> types.ElicitResult:
     try:
         return types.ElicitResult(action="accept", content=values)
     except ValidationError:
@@ -416,7 +418,7 @@ def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
 def _quickly_checked(field: Any) -> dict[str, Any]:
     if not isinstance(field, dict):
         return {}
-    checked = {key: field[key] for key in _CHECKED if key in field}
+    checked = {key: field[key] for key in _CHECKED_KEYWORDS if key in field}
     # Fields with several choices list them in `items`, fields with titled choices in `oneOf` or `anyOf`.
     if "items" in field:
         checked["items"] = _quickly_checked(field["items"])
@@ -447,8 +449,8 @@ def _root(root: Any) -> types.Root:
     if isinstance(root, types.Root):
         return root
     if not is_root(root):
-        what = f"{urlsplit(root).scheme}://…" if isinstance(root, str) and "://" in root else type(root).__name__
-        msg = f"a root must be a path or a file:// URI, got {what}"
+        actual = f"{urlsplit(root).scheme}://…" if isinstance(root, str) and "://" in root else type(root).__name__
+        msg = f"a root must be a path or a file:// URI, got {actual}"
         raise TypeError(msg)
     if isinstance(root, str) and "://" in root:
         return types.Root.model_validate({"uri": root})
@@ -472,14 +474,14 @@ def _log_message(server_name: str, params: types.LoggingMessageNotificationParam
         return
     text = redactor.text(_as_text(params.data))
     origin = f"{redactor.text(params.logger)}: " if params.logger else ""
-    server_logger.log(level, "{origin}{text}", origin=_line(origin), text=_line(text))
+    server_logger.log(level, "{origin}{text}", origin=_printable_line(origin), text=_printable_line(text))
 
 
 def _as_text(data: Any) -> str:
     return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
 
 
-def _line(text: str) -> str:
+def _printable_line(text: str) -> str:
     # Control characters from a server must not forge lines in the log or control a terminal.
-    text = text if len(text) <= _LONGEST_LINE else f"{text[:_LONGEST_LINE]}… ({len(text)} characters)"
+    text = text if len(text) <= _MAX_LOG_MESSAGE else f"{text[:_MAX_LOG_MESSAGE]}… ({len(text)} characters)"
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -33,7 +33,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Bounds the queue of a slow function, so that it does not fill the memory.
-_MOST_WAITING = 10_000
+_MAX_QUEUED = 10_000
 
 
 async def call(function: Callable[..., Any], *args: Any) -> Any:
@@ -102,7 +102,7 @@ class InOrder:
         """
         self._deliver = deliver
         self._context = context
-        self._waiting: deque[Any] = deque()
+        self._queue: deque[Any] = deque()
         self._task: asyncio.Task[None] | None = None
 
     def put(self, item: Any) -> None:
@@ -111,11 +111,11 @@ class InOrder:
 
         :param item: The item.
         """
-        if len(self._waiting) >= _MOST_WAITING:
-            self._waiting.popleft()
+        if len(self._queue) >= _MAX_QUEUED:
+            self._queue.popleft()
             logger.warning("A function is too slow for what a server sends; the oldest message was dropped")
         context = self._context or contextvars.copy_context()
-        self._waiting.append((item, context.get(caller_of_operation)))
+        self._queue.append((item, context.get(caller_of_operation)))
         if self._task is None:
             self._task = asyncio.create_task(self._drain(), context=self._context or contextvars.Context())
 
@@ -139,8 +139,8 @@ class InOrder:
 
     async def _drain(self) -> None:
         try:
-            while self._waiting:
-                item, caller = self._waiting.popleft()
+            while self._queue:
+                item, caller = self._queue.popleft()
                 caller_of_operation.set(caller)  # the context is used for these items only
                 await self._deliver(item)
         finally:

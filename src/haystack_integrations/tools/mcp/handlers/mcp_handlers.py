@@ -119,9 +119,9 @@ class AskUser:
             required field empty.
         """
         is_form = params.mode == "form"
-        shown = _shown(params.requested_schema) if is_form else {"url": params.url}
-        told = [params.message, *(_meanings(params.requested_schema) if is_form else ())]
-        decision, changed = confirmed(self.ui, server, "\n".join(told), shown)
+        shown = _form_values(params.requested_schema) if is_form else {"url": params.url}
+        lines = [params.message, *(_meanings(params.requested_schema) if is_form else ())]
+        decision, changed = confirmed(self.ui, server, "\n".join(lines), shown)
         if decision.action not in ("confirm", "modify"):
             return False
         if not is_form:
@@ -235,7 +235,7 @@ def _meanings(schema: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _shown(schema: dict[str, Any]) -> dict[str, Any]:
+def _form_values(schema: dict[str, Any]) -> dict[str, Any]:
     # Haystack's UIs take the user's input literally if the default is a string, and parse it as JSON otherwise.
     known = defaults(schema)
     return {

@@ -145,10 +145,10 @@ class Watcher:
 # Results that a server allows caching (SEP-2549, since revision 2026-07-28).
 
 # How many results are kept for a session, for all identities together.
-_MOST_KEPT: Final = 1024
+_MAX_CACHED_RESULTS: Final = 1024
 
 # The longest time for which a result is kept, in milliseconds: a day.
-_LONGEST_TTL: Final = 86_400_000
+_MAX_TTL: Final = 86_400_000
 
 # The identity under which public results are kept.
 _ALL_USERS: Final = object()
@@ -164,8 +164,8 @@ def ttl_ms(result: Mapping[str, Any]) -> int:
     :param result: The result, as in the protocol.
     :returns: Milliseconds; 0 if the result has no valid time.
     """
-    said = result.get("ttlMs")
-    return int(min(max(said, 0), _LONGEST_TTL)) if isinstance(said, int | float) else 0
+    ttl = result.get("ttlMs")
+    return int(min(max(ttl, 0), _MAX_TTL)) if isinstance(ttl, int | float) else 0
 
 
 def shortest_ttl(pages: Iterable[Mapping[str, Any]]) -> float | None:
@@ -212,23 +212,24 @@ class CachedResults:
         :returns: The result.
         """
         about = tuple(sorted(params.items()))
-        own, public = (method, about, current_identity.get().key), (method, about, _ALL_USERS)
-        for key in () if is_refresh else (own, public):
+        own_key, public_key = (method, about, current_identity.get().key), (method, about, _ALL_USERS)
+        for key in () if is_refresh else (own_key, public_key):
             result, expires_at = self._kept.pop(key, ({}, 0.0))
             if expires_at > monotonic():
                 self._kept[key] = result, expires_at
                 return result
         changes = self._changes[method]
         result = await fetch()
-        self._kept.pop(own, None)
-        self._kept.pop(public, None)
+        self._kept.pop(own_key, None)
+        self._kept.pop(public_key, None)
         ttl = ttl_ms(result)
         is_whole = result.get("resultType", "complete") == "complete" and not result.get("nextCursor")
         if ttl and is_whole and self._changes[method] == changes:
             now = monotonic()
             self._kept = {key: kept for key, kept in self._kept.items() if kept[1] > now}
-            self._kept[public if result.get("cacheScope") == "public" else own] = result, now + ttl / 1000
-            if len(self._kept) > _MOST_KEPT:
+            key = public_key if result.get("cacheScope") == "public" else own_key
+            self._kept[key] = result, now + ttl / 1000
+            if len(self._kept) > _MAX_CACHED_RESULTS:
                 del self._kept[next(iter(self._kept))]
         return result
 

@@ -69,10 +69,10 @@ _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
 _UNTRACED = nullcontext()
 
 # Requests whose spans are named by their parameter `name`.
-_NAMED = frozenset({"tools/call", "prompts/get"})
+_METHODS_WITH_NAMED_SPAN = frozenset({"tools/call", "prompts/get"})
 
 # The parameter that names the subject of a request, by its method.
-_NAMES: Final = {
+_SUBJECT_PARAMETERS: Final = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
@@ -115,8 +115,8 @@ class Exchange:
         """
         The subject of the request, for the header `Mcp-Name`: a tool, a prompt, a URI or a task.
         """
-        about = (self.params or {}).get(_NAMES.get(self.method, ""))
-        return about if isinstance(about, str) else None
+        subject = (self.params or {}).get(_SUBJECT_PARAMETERS.get(self.method, ""))
+        return subject if isinstance(subject, str) else None
 
     @property
     def is_settled(self) -> bool:
@@ -224,7 +224,7 @@ class SessionLife:
         self.state: SessionState = SessionState.NEW
         self.reason: str | None = None
         # Set when the session is to be closed.
-        self.over: asyncio.Event = asyncio.Event()
+        self.ended_event: asyncio.Event = asyncio.Event()
         # Redacts the reason, which may quote the server. A client that knows secrets replaces it.
         self.redact: Callable[[str], str] = redact_text
         # When the server sent something last, in the seconds of `time.monotonic`.
@@ -236,7 +236,7 @@ class SessionLife:
         # For how long the server wants no requests.
         self.throttle: ServerThrottle = ServerThrottle()
         # Returns how many seconds the request of the running task may still take; None for no limit.
-        self.time_left: Callable[[], float | None] = lambda: LONGEST_WAIT_BESIDE_CALLS
+        self.time_left: Callable[[], float | None] = lambda: MAX_WAIT_OUTSIDE_CALLS
         # Returns the identity for messages that belong to no request: the latest one, which has the newest token.
         self.latest_identity: Callable[[], Identity] = current_identity.get
         # Returns the tasks of the requests under way; a server's question may belong to one of them.
@@ -274,7 +274,7 @@ class SessionLife:
             raise asyncio.CancelledError
         self.state = SessionState.OPENING
         self.reason = None
-        self.over.clear()
+        self.ended_event.clear()
 
     def opened(self) -> None:
         """
@@ -301,13 +301,13 @@ class SessionLife:
         if reason is not None and is_new:
             self.reason = self.redact(reason)
         if self.state is not SessionState.DRAINING:
-            self.over.set()
+            self.ended_event.set()
         if is_new and self._on_lost is not None and self.loss is not None:
             self._on_lost(self.loss)
 
 
 # How long a request other than a tool call waits while the server is too busy, in seconds. It has its own timeouts.
-LONGEST_WAIT_BESIDE_CALLS = 30.0
+MAX_WAIT_OUTSIDE_CALLS = 30.0
 
 
 def describe_throttle(seconds: float) -> str:
@@ -466,7 +466,7 @@ class Channel:
         self.next_id: Callable[[], int] = count().__next__
         self._greatest_id = -1
         # The requests of the server that are being answered, by their ids.
-        self._asked: dict[str | int, asyncio.Task[None]] = {}
+        self._answering: dict[str | int, asyncio.Task[None]] = {}
         # The background tasks, and the functions that cancel them.
         self.background: dict[asyncio.Task[None], Callable[[], object]] = {}
         self.has_ended: bool = False
@@ -481,7 +481,7 @@ class Channel:
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote the request.
         """
         # The name of a tool or a prompt. Other names are too many for the names of spans, or are arguments.
-        name = exchange.params.get("name") if exchange.params and exchange.method in _NAMED else None
+        name = exchange.params.get("name") if exchange.params and exchange.method in _METHODS_WITH_NAMED_SPAN else None
         target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
@@ -556,13 +556,13 @@ class Channel:
         :param method: Its method.
         :param params: Its parameters.
         """
-        self.spawn(self._unless_it_fails(partial(self.send_notification, method, params)))
+        self.spawn(self._log_if_it_fails(partial(self.send_notification, method, params)))
 
     async def _send(self, message: dict[str, Any]) -> None:
         async with asyncio.timeout(_SEND_TIMEOUT):
             await self.transport.send(to_json({"jsonrpc": "2.0", **message}, inf_nan_mode="null"))
 
-    async def _unless_it_fails(self, send: Callable[[], Awaitable[None]]) -> None:
+    async def _log_if_it_fails(self, send: Callable[[], Awaitable[None]]) -> None:
         try:
             await send()
         except Exception as error:
@@ -579,7 +579,7 @@ class Channel:
             params = frame.get("params")
             params = params if isinstance(params, dict) else {}
             if "id" in frame:
-                self._ask(frame["id"], frame["method"], params, exchange)
+                self._start_answering(frame["id"], frame["method"], params, exchange)
             else:
                 self._notified(frame["method"], params, exchange)
             return
@@ -601,23 +601,25 @@ class Channel:
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
         if method == "notifications/progress":
-            about = self.in_flight.get(own_id(params.get("progressToken")))
+            target = self.in_flight.get(own_id(params.get("progressToken")))
             progress, total, message = (params.get(key) for key in ("progress", "total", "message"))
-            if about is not None and about.on_progress is not None and not about.is_settled:
+            if target is not None and target.on_progress is not None and not target.is_settled:
                 if isinstance(progress, int | float):
                     try:
-                        about.on_progress(progress, total, message)
+                        target.on_progress(progress, total, message)
                     except Exception as error:  # later messages are still read
                         logger.debug("A report of progress was not taken: {kind}", kind=type(error).__name__)
         elif method == "notifications/cancelled":
             request_id = params.get("requestId")
-            task = self._asked.get(request_id) if isinstance(request_id, str | int) else None
+            task = self._answering.get(request_id) if isinstance(request_id, str | int) else None
             if task is not None:
                 task.cancel()
         else:
             self._notify_client(method, params, exchange)
 
-    def _ask(self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
+    def _start_answering(
+        self, request_id: str | int, method: str, params: dict[str, Any], exchange: Exchange | None
+    ) -> None:
         if self.has_ended:
             return  # the answer could not be sent
         context = None  # the context in which the session was opened
@@ -630,10 +632,10 @@ class Channel:
                 context.run(current_request.set, None)
         # It runs in no scope of the transport, so that a cancelled handler may still await its cleanup.
         task = asyncio.get_running_loop().create_task(self._answer(request_id, method, params), context=context)
-        self._asked[request_id] = task
+        self._answering[request_id] = task
         self.background[task] = task.cancel
         task.add_done_callback(self.background.pop)
-        task.add_done_callback(lambda _: self._asked.pop(request_id, None))
+        task.add_done_callback(lambda _: self._answering.pop(request_id, None))
 
     async def _answer(self, request_id: str | int, method: str, params: dict[str, Any]) -> None:
         message: dict[str, Any] = {"id": request_id}
@@ -645,7 +647,7 @@ class Channel:
             message["error"] = {"code": error.code, "message": error.message}
             if error.data is not None:
                 message["error"]["data"] = error.data
-        self.spawn(self._unless_it_fails(partial(self._send, message)))
+        self.spawn(self._log_if_it_fails(partial(self._send, message)))
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """
@@ -745,7 +747,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
     except ValueError as error:
         text = data.decode(errors="replace") if isinstance(data, bytes) else data
         try:
-            value = _mended(text)
+            value = _parse_leniently(text)
         except (ValueError, RecursionError):
             tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # a truncated message has no end
             request_id = _find_id(text[:_HEAD_SIZE], tail)
@@ -774,7 +776,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
         if not is_json_rpc:
             reason = 'it has no "jsonrpc": "2.0"'
         elif failure is not None and (failure or "result" not in message):
-            message["error"] = _mended_error(failure)
+            message["error"] = _repaired_error(failure)
         else:
             message.pop("error", None)
             if message.get("result") == []:  # as PHP writes an empty object
@@ -815,16 +817,16 @@ def oversized(message: bytes, limit: int) -> Unreadable | None:
     return None if request_id is None else Unreadable(request_id, too_large(limit))
 
 
-def _mended_error(error: Any) -> dict[str, Any]:
-    said = error if isinstance(error, dict) else {"message": error}
-    code, text = said.get("code"), said.get("message")
+def _repaired_error(error: Any) -> dict[str, Any]:
+    error_object = error if isinstance(error, dict) else {"message": error}
+    code, text = error_object.get("code"), error_object.get("message")
     if type(code) is int and type(text) is str:
-        return said
-    text = text if type(text) is str else json.dumps(said if text is None else text, ensure_ascii=False)
-    return {**said, "code": code if type(code) is int else INTERNAL_ERROR, "message": text}
+        return error_object
+    text = text if type(text) is str else json.dumps(error_object if text is None else text, ensure_ascii=False)
+    return {**error_object, "code": code if type(code) is int else INTERNAL_ERROR, "message": text}
 
 
-def _mended(text: str) -> Any:
+def _parse_leniently(text: str) -> Any:
     # `json` accepts two things that `pydantic_core` refuses: half surrogate pairs, and control characters in strings.
     text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
     return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))

@@ -33,7 +33,7 @@ from mcp_types.version import (
 )
 from pydantic import ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import repair_result
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     LostError,
     ProtocolError,
@@ -179,7 +179,7 @@ class Negotiation:
         if isinstance(version, str) and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             msg = f"Unsupported protocol version from the server: {version}"
             raise NegotiationError(msg)
-        mended = mend_result("initialize", LATEST_HANDSHAKE_VERSION, result)
+        mended = repair_result("initialize", LATEST_HANDSHAKE_VERSION, result)
         read = types.InitializeResult.model_validate(mended.result, by_name=False)
         return self._agreed(str(version), read.capabilities, read.server_info, read.instructions)
 
@@ -199,7 +199,7 @@ class Negotiation:
             if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common is None:
                 raise
             result = await self._ask(common)
-        mended = mend_result("server/discover", LATEST_MODERN_VERSION, result)
+        mended = repair_result("server/discover", LATEST_MODERN_VERSION, result)
         read = types.DiscoverResult.model_validate(mended.result, by_name=False)
         revision = _common(read.supported_versions)
         if revision is None:

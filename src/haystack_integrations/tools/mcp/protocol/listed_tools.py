@@ -29,7 +29,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from referencing import Registry
 
 from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
-from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, repair_result
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, has_key, shortened
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -189,7 +189,7 @@ class ListedTools:
         :returns: The page with the usable tools.
         :raises ValueError: If the page cannot be read.
         """
-        read = mend_result(LIST_METHOD, version, page)
+        read = repair_result(LIST_METHOD, version, page)
         listed = read.result["tools"]
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:

@@ -23,7 +23,7 @@ from haystack import logging
 from mcp_types.version import LATEST_MODERN_VERSION
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, repair_result
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION, MCPSkill, read_skill
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPInvocationError, MCPOutcomeUnknownError
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
@@ -77,7 +77,7 @@ MAX_ITEMS: Final = 50_000
 _MAX_PAGES: Final = 1_000
 
 # The methods whose results may be cached, by the list that they are about.
-_KEPT: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "resources/templates/list")}
+_CACHED_METHODS: Final = {"prompts": ("prompts/list",), "resources": ("resources/list", "resources/templates/list")}
 
 # What some custom clients cannot do, for messages.
 _CONTINUE = "continue calls. The tool did not run."
@@ -85,9 +85,9 @@ _SEND_META = "send `meta`"
 
 
 # The interval for polling a task, in seconds: the default, the longest and the shortest.
-_USUAL_POLL_INTERVAL: Final = 1.0
-_LONGEST_POLL_INTERVAL: Final = 60.0
-_SHORTEST_POLL_INTERVAL: Final = 0.02
+_DEFAULT_POLL_INTERVAL: Final = 1.0
+_MAX_POLL_INTERVAL: Final = 60.0
+_MIN_POLL_INTERVAL: Final = 0.02
 
 
 class AnswerRefusedError(Exception):
@@ -117,8 +117,8 @@ class TaskState(types.Result):
         How many seconds to wait before the server is asked again.
         """
         if not self.poll_interval_ms:
-            return _USUAL_POLL_INTERVAL
-        return min(max(self.poll_interval_ms / 1000, _SHORTEST_POLL_INTERVAL), _LONGEST_POLL_INTERVAL)
+            return _DEFAULT_POLL_INTERVAL
+        return min(max(self.poll_interval_ms / 1000, _MIN_POLL_INTERVAL), _MAX_POLL_INTERVAL)
 
     @property
     def expires_at(self) -> float | None:
@@ -247,9 +247,9 @@ class MCPClient(ABC):
         continuation: Any = None,
     ) -> types.CallToolResult:
         if continuation is not None:
-            raise self._cannot(_CONTINUE, tool_name, tool_args)
+            raise self._unsupported_error(_CONTINUE, tool_name, tool_args)
         if meta is not None:
-            raise self._cannot(_SEND_META, tool_name, tool_args)
+            raise self._unsupported_error(_SEND_META, tool_name, tool_args)
         answer = await self._guarded(self.call_tool(tool_name, tool_args), tool_name, tool_args)
         try:
             result = types.CallToolResult.model_validate_json(answer, by_name=False)
@@ -282,7 +282,7 @@ class MCPClient(ABC):
         :raises MCPInvocationError: If the tool invocation fails otherwise.
         """
         if continuation is not None:
-            raise self._cannot(_CONTINUE, tool_name, tool_args)
+            raise self._unsupported_error(_CONTINUE, tool_name, tool_args)
         if self.session is None:
             raise not_connected()
 
@@ -297,8 +297,8 @@ class MCPClient(ABC):
         result: types.CallToolResult = await self._guarded(sending, tool_name, tool_args)
         return redacted_result(result, self.redactor) if result.is_error else result
 
-    def _cannot(self, what: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
-        msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot {what}"
+    def _unsupported_error(self, action: str, tool_name: str, tool_args: dict[str, Any]) -> MCPInvocationError:
+        msg = f"Failed to invoke Tool `{tool_name}`: {type(self).__name__} cannot {action}"
         return MCPInvocationError(msg, tool_name, tool_args)
 
     async def _guarded(self, sending: Awaitable[T], tool_name: str, tool_args: dict[str, Any]) -> T:
@@ -443,7 +443,7 @@ class MCPClient(ABC):
 
     # Results
 
-    async def _pages(self, things: str, send: Send) -> list[dict[str, Any]]:
+    async def _read_pages(self, things: str, send: Send) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. If it repeats itself or does not end, only the pages before that are used.
 
@@ -493,7 +493,7 @@ class MCPClient(ABC):
         )
         return pages
 
-    async def _kept(self, method: str, params: dict[str, Any], meta: dict[str, Any] | None) -> dict[str, Any]:
+    async def _fetch_cached(self, method: str, params: dict[str, Any], meta: dict[str, Any] | None) -> dict[str, Any]:
         """
         Return the result of a request, cached if the server allows that. A request with `meta` is always sent.
         """
@@ -505,22 +505,22 @@ class MCPClient(ABC):
             return await fetch()
         return await self._cached.fetched(method, params, fetch, is_refresh=meta is not None)
 
-    async def _listing(
+    async def _list_items(
         self, operation: str, method: str, model: type[BaseModel], things: str, meta: dict[str, Any] | None
     ) -> list[Any]:
         async def send(params: dict[str, Any]) -> dict[str, Any]:
-            return await self._kept(method, params, meta)
+            return await self._fetch_cached(method, params, meta)
 
         async def read() -> list[Any]:
             if method.partition("/")[0] not in (self._details.capabilities or {}):
                 return []
-            pages = await self._pages(things, send)
-            listed = (self._parsed(operation, model, page) for page in pages)
+            pages = await self._read_pages(things, send)
+            listed = (self._validated(operation, model, page) for page in pages)
             return [item for page in listed for item in getattr(page, things.replace(" ", "_"))]
 
         return await self._read(operation, read)
 
-    def _parsed(self, operation: str, model: type[ModelT], result: dict[str, Any]) -> ModelT:
+    def _validated(self, operation: str, model: type[ModelT], result: dict[str, Any]) -> ModelT:
         fields = dict(result)
         if issubclass(model, types.CacheableResult):
             # An invalid value, or one that the revision does not have, must not make the whole result invalid.
@@ -542,7 +542,7 @@ class MCPClient(ABC):
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
         self._fail(operation, f"the server's answer is not a valid result: {reason}")
 
-    async def _with_inputs(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
+    async def _read_with_input(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
         async def read() -> ModelT:
             try:
                 result = await send({})
@@ -552,7 +552,7 @@ class MCPClient(ABC):
                 self._fail_invalid(operation, describe_error(error))
             except RuntimeError as error:  # the server asks for input again and again
                 self._fail(operation, str(error))
-            return self._parsed(operation, model, result)
+            return self._validated(operation, model, result)
 
         return await self._read(operation, read)
 
@@ -566,7 +566,7 @@ class MCPClient(ABC):
         :returns: The resources; none of a server without resources.
         :raises MCPConnectionError: If that fails.
         """
-        return await self._listing("list_resources", "resources/list", types.ListResourcesResult, "resources", meta)
+        return await self._list_items("list_resources", "resources/list", types.ListResourcesResult, "resources", meta)
 
     async def list_resource_templates(self, meta: dict[str, Any] | None = None) -> list[types.ResourceTemplate]:
         """
@@ -576,7 +576,7 @@ class MCPClient(ABC):
         :returns: The templates; none of a server without resources.
         """
         method, model = "resources/templates/list", types.ListResourceTemplatesResult
-        return await self._listing("list_resource_templates", method, model, "resource templates", meta)
+        return await self._list_items("list_resource_templates", method, model, "resource templates", meta)
 
     async def read_resource(self, uri: str, meta: dict[str, Any] | None = None) -> types.ReadResourceResult:
         """
@@ -590,9 +590,9 @@ class MCPClient(ABC):
         async def send(more: dict[str, Any]) -> dict[str, Any]:
             if more:  # with input, so the result must not be cached
                 return await self._request("resources/read", {"uri": uri, **more}, meta=meta)
-            return await self._kept("resources/read", {"uri": uri}, meta)
+            return await self._fetch_cached("resources/read", {"uri": uri}, meta)
 
-        return await self._with_inputs("read_resource", types.ReadResourceResult, send)
+        return await self._read_with_input("read_resource", types.ReadResourceResult, send)
 
     async def list_prompts(self, meta: dict[str, Any] | None = None) -> list[types.Prompt]:
         """
@@ -601,7 +601,7 @@ class MCPClient(ABC):
         :param meta: The `_meta` of the requests.
         :returns: The prompts; none of a server without prompts.
         """
-        return await self._listing("list_prompts", "prompts/list", types.ListPromptsResult, "prompts", meta)
+        return await self._list_items("list_prompts", "prompts/list", types.ListPromptsResult, "prompts", meta)
 
     async def get_prompt(
         self, name: str, arguments: dict[str, str] | None = None, meta: dict[str, Any] | None = None
@@ -620,7 +620,7 @@ class MCPClient(ABC):
         async def send(more: dict[str, Any]) -> dict[str, Any]:
             return await self._request("prompts/get", {**params, **more}, meta=meta)
 
-        return await self._with_inputs("get_prompt", types.GetPromptResult, send)
+        return await self._read_with_input("get_prompt", types.GetPromptResult, send)
 
     async def complete(
         self,
@@ -640,12 +640,12 @@ class MCPClient(ABC):
         """
 
         async def read() -> types.Completion:
-            asked = ref.model_dump(by_alias=True, mode="json", exclude_none=True)
-            params: dict[str, Any] = {"ref": asked, "argument": argument}
+            reference = ref.model_dump(by_alias=True, mode="json", exclude_none=True)
+            params: dict[str, Any] = {"ref": reference, "argument": argument}
             if context is not None:
                 params["context"] = {"arguments": context}
             result = await self._request("completion/complete", params, meta=meta)
-            return self._parsed("complete", types.CompleteResult, result).completion
+            return self._validated("complete", types.CompleteResult, result).completion
 
         return await self._read("complete", read)
 
@@ -672,7 +672,7 @@ class MCPClient(ABC):
 
     # Calls that a server answers with something other than a tool's result, e.g. a task (SEP-2663)
 
-    async def _finished(self, send: Send, result: dict[str, Any]) -> dict[str, Any]:
+    async def _complete_call(self, send: Send, result: dict[str, Any]) -> dict[str, Any]:
         """
         Send a call again until it has the tool's result.
 
@@ -708,7 +708,7 @@ class MCPClient(ABC):
 
         async def read() -> TaskState:
             result = await self._request("tasks/get", {"taskId": task_id})
-            return self._parsed("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
+            return self._validated("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
 
         return await self._read("tasks/get", read)
 
@@ -721,16 +721,18 @@ class MCPClient(ABC):
         :raises AnswerRefusedError: If a handler refuses, or there is no handler.
         :raises ValidationError: If the requests do not conform to the protocol.
         """
-        asked = self._server_requests
-        wanted = dict(asked.wanted)
-        reset = current_request.set(asyncio.current_task())  # not a question of another call that is under way
+        server_requests = self._server_requests
+        missing_before = dict(server_requests.missing_counts)
+        token = current_request.set(asyncio.current_task())  # not a question of another call that is under way
         try:
-            return await asked.answers(read_requests(requests))
+            return await server_requests.answers(read_requests(requests))
         except ProtocolError as error:
             # A handler raised it. All other errors of this kind come from the server.
-            raise AnswerRefusedError(asked.advice(wanted, error.code, error.data) or error.message) from None
+            raise AnswerRefusedError(
+                server_requests.advice(missing_before, error.code, error.data) or error.message
+            ) from None
         finally:
-            current_request.reset(reset)
+            current_request.reset(token)
 
     async def update_task(self, task_id: str, responses: Responses) -> None:
         """
@@ -753,12 +755,12 @@ class MCPClient(ABC):
         :raises RuntimeError: If it violates the output schema of the tool.
         :raises ValidationError: If it is not the result of a tool.
         """
-        mended = mend_result(CALL_METHOD, self._details.protocol_version or LATEST_MODERN_VERSION, result)
-        read = types.CallToolResult.model_validate(mended.result, by_name=False)
-        if read.is_error:
-            return redacted_result(read, self.redactor)
-        await self._tools.validate(tool_name, read)
-        return read
+        repaired = repair_result(CALL_METHOD, self._details.protocol_version or LATEST_MODERN_VERSION, result)
+        validated = types.CallToolResult.model_validate(repaired.result, by_name=False)
+        if validated.is_error:
+            return redacted_result(validated, self.redactor)
+        await self._tools.validate(tool_name, validated)
+        return validated
 
     # Skills
 
@@ -781,12 +783,17 @@ class MCPClient(ABC):
             return page
 
         async def read() -> list[MCPSkill]:
-            pages = await self._pages("skills", send) if self._has_skills else []
-            return [skill for page in pages for entry in page["skills"] if (skill := self._usable(entry)) is not None]
+            pages = await self._read_pages("skills", send) if self._has_skills else []
+            return [
+                skill
+                for page in pages
+                for entry in page["skills"]
+                if (skill := self._try_read_skill(entry)) is not None
+            ]
 
         return await self._read("list_skills", read)
 
-    def _usable(self, entry: Any) -> MCPSkill | None:
+    def _try_read_skill(self, entry: Any) -> MCPSkill | None:
         try:
             return read_skill(entry)
         except ValueError as error:
@@ -824,7 +831,7 @@ class MCPClient(ABC):
 
     # Changes (SEP-2575): before revision 2026-07-28 notifications, since then the stream of `subscriptions/listen`
 
-    def _changed(self, method: str, params: Mapping[str, Any]) -> None:
+    def _process_change(self, method: str, params: Mapping[str, Any]) -> None:
         """
         Process a notification about changes, or about a subscription to them. Others are ignored.
 
@@ -839,8 +846,8 @@ class MCPClient(ABC):
             return
         if change.kind == "resource":
             self._cached.drop("resources/read", change.uri)
-        for kept in _KEPT.get(change.kind, ()):
-            self._cached.drop(kept)
+        for method_to_drop in _CACHED_METHODS.get(change.kind, ()):
+            self._cached.drop(method_to_drop)
         self.on_change(change)
 
     @property

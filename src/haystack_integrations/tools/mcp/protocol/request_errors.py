@@ -54,7 +54,7 @@ class RequestError(Exception):
     # The fate of the request.
     fate: ClassVar[Fate]
     # The text in the body of an HTTP error, or advice. It may quote the request, so only its caller may see it.
-    said: str = ""
+    server_text: str = ""
 
     def __init__(self, reason: str, *, status: str | None = None) -> None:
         """

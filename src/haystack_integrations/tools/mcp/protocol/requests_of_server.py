@@ -26,7 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, mend_params
+from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, repair_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
@@ -40,7 +40,7 @@ _TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
 
 _LOG: Final = "notifications/message"
 
-_OF_ONE_REVISION: Final = {"notifications/elicitation/complete": "2025-11-25", ACKNOWLEDGED: "2026-07-28"}
+_REVISION_BY_METHOD: Final = {"notifications/elicitation/complete": "2025-11-25", ACKNOWLEDGED: "2026-07-28"}
 
 
 class ServerRequests(Callbacks):
@@ -56,16 +56,16 @@ class ServerRequests(Callbacks):
         :returns: The capabilities, as in the protocol.
         """
         handlers = self.handlers
-        told: dict[str, Any] = {}
+        announced: dict[str, Any] = {}
         if handlers.sampling is not None:
-            told["sampling"] = {"tools": {}} if self.takes_tools else {}
+            announced["sampling"] = {"tools": {}} if self.takes_tools else {}
         if handlers.elicitation is not None:
-            told["elicitation"] = {"form": {}, "url": {}}
+            announced["elicitation"] = {"form": {}, "url": {}}
         if handlers.roots is not None:
-            told["roots"] = {} if version in MODERN_PROTOCOL_VERSIONS else {"listChanged": True}
+            announced["roots"] = {} if version in MODERN_PROTOCOL_VERSIONS else {"listChanged": True}
         if version in MODERN_PROTOCOL_VERSIONS:
-            told["extensions"] = {_TASKS_EXTENSION: {}}
-        return told
+            announced["extensions"] = {_TASKS_EXTENSION: {}}
+        return announced
 
     async def respond(self, method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         """
@@ -77,7 +77,9 @@ class ServerRequests(Callbacks):
         :raises ProtocolError: To answer with an error.
         """
         if self.is_modern:
-            logger.debug("A request of the server is ignored, because its revision of the protocol has none")
+            logger.debug(
+                "A request of the server is ignored, because its revision of the protocol has no such requests"
+            )
             return None
         if method == "ping":
             return {}
@@ -138,11 +140,11 @@ class ServerRequests(Callbacks):
 
     def _notified(self, method: str, params: dict[str, Any]) -> None:
         version, handlers = self.version, self.handlers
-        is_known = method in NOTIFICATIONS and _OF_ONE_REVISION.get(method, version) == version
+        is_known = method in NOTIFICATIONS and _REVISION_BY_METHOD.get(method, version) == version
         if not is_known or method == ACKNOWLEDGED or (method != _LOG and handlers.messages is None):
             return
         try:
-            notification = {"method": method, "params": mend_params(method, params)}
+            notification = {"method": method, "params": repair_params(method, params)}
             message = NOTIFICATIONS[method].model_validate(notification, by_name=False)
         except ValidationError:
             logger.debug("A notification of the server cannot be read: {method}", method=method)
@@ -165,21 +167,21 @@ def read_requests(requests: Any) -> dict[str, types.InputRequest]:
 
 
 def _read(method: str, params: dict[str, Any]) -> Any:
-    mended = mend_params(method, params)
+    repaired = repair_params(method, params)
     if params.get("mode") is not None:
-        mended = {**mended, "mode": params["mode"]}  # an unknown mode must not be taken for the default
-    request = {"method": method, "params": mended}
+        repaired = {**repaired, "mode": params["mode"]}  # an unknown mode must not be taken for the default
+    request = {"method": method, "params": repaired}
     return REQUESTS[method].model_validate(request, by_name=False)
 
 
 # The answers to a server's questions by their keys, as in the protocol.
 Responses: TypeAlias = dict[str, dict[str, Any]]
 
-_MOST_ROUNDS: Final = 10
+_MAX_ROUNDS: Final = 10
 
 # The first pause and the longest one, in seconds.
 _FIRST_PAUSE: Final = 0.05
-_LONGEST_PAUSE: Final = 0.25
+_MAX_PAUSE: Final = 0.25
 
 
 class CallLeftOpenError(Exception):
@@ -219,8 +221,8 @@ async def send_until_complete(
     """
     pause, rounds = _FIRST_PAUSE, 0
     while result.get("resultType") == "input_required":
-        if rounds == _MOST_ROUNDS:
-            msg = f"the server wanted input more than {_MOST_ROUNDS} times"
+        if rounds == _MAX_ROUNDS:
+            msg = f"the server wanted input more than {_MAX_ROUNDS} times"
             raise RuntimeError(msg)
         rounds += 1
         read = types.InputRequiredResult.model_validate(result, by_name=False)
@@ -234,7 +236,7 @@ async def send_until_complete(
             pause = _FIRST_PAUSE
         else:
             await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+            pause = min(pause * 2, _MAX_PAUSE)
         result = await send(more)
     return result
 
@@ -296,8 +298,8 @@ class Continuation:
             version = requests.version
             msg = f"it cannot be continued: the server now speaks revision {version}. The tool did not run"
             raise RuntimeError(msg)
-        rest = {key: request for key, request in self._requests.items() if key not in self.responses}
-        responses = {**self.responses, **await requests.answers(rest)}
+        unanswered = {key: request for key, request in self._requests.items() if key not in self.responses}
+        responses = {**self.responses, **await requests.answers(unanswered)}
         state = self.call.request_state
         return {
             **({"inputResponses": responses} if responses else {}),

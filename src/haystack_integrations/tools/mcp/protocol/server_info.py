@@ -22,7 +22,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.import_paths import import_object
-from haystack_integrations.tools.mcp.parameters import CHECKED, LONGEST_TIMEOUT, Seconds, unchanged_fields
+from haystack_integrations.tools.mcp.parameters import CHECKED, MAX_TIMEOUT, Seconds, unchanged_fields
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
 from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
 
@@ -49,7 +49,7 @@ DEFAULT_MAX_MESSAGE_SIZE = 16 * 1024 * 1024
 
 # The types of fields that several server infos have.
 Retries = Annotated[int, Field(ge=0)]
-Delay = Annotated[float, Field(ge=0, le=LONGEST_TIMEOUT)]
+Delay = Annotated[float, Field(ge=0, le=MAX_TIMEOUT)]
 # The minimum leaves room for the answer to a handshake.
 MessageSize = Annotated[int, Field(ge=1024)]
 Secrets = dict[str, str | Secret]

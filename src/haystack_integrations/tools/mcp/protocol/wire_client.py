@@ -21,7 +21,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, is_plain, mend_result
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, is_plain, repair_result
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPConnectionError,
@@ -68,7 +68,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # How many unreadable items are logged.
-_MOST_SHOWN = 50
+_MAX_LOGGED_ITEMS = 50
 
 _SERVER_CLOSED = "the server closed the connection"
 
@@ -87,11 +87,11 @@ def client_info() -> dict[str, Any]:
     return {"name": "mcp-haystack", "version": version}
 
 
-def _with_words(reason: str, error: RequestError) -> str:
+def _with_server_text(reason: str, error: RequestError) -> str:
     """
     Add the text from the server to the reason of a failure.
     """
-    return f"{reason}: {error.said}" if error.said else reason
+    return f"{reason}: {error.server_text}" if error.server_text else reason
 
 
 class WireClient(MCPClient):
@@ -113,7 +113,7 @@ class WireClient(MCPClient):
         self._channel: Channel | None = None
         # The fields that describe the client in each request since revision 2026-07-28.
         self._envelope: dict[str, Any] = {}
-        self._failure: str | None = None
+        self._connect_failure: str | None = None
         # The HTTP status with which a connect was refused.
         self._connect_status: str | None = None
         self._tools = ListedTools(self._describe)
@@ -160,7 +160,7 @@ class WireClient(MCPClient):
             self.redactor.learn(self._server_info._secrets())
         self.life.redact = self.redactor.text
         self.life.opening()
-        self._failure = None
+        self._connect_failure = None
         try:
             return await self._connect()
         except Exception as error:
@@ -183,7 +183,7 @@ class WireClient(MCPClient):
             await transport.open()
             self._details = await self._negotiate(channel)
             self._is_modern = self._details.protocol_version in MODERN_PROTOCOL_VERSIONS
-            await self._opened(channel, self._details)
+            await self._finish_handshake(channel, self._details)
             tools = await self._list_all()
             await transport.listening()
             if not self.life.has_owner:
@@ -210,10 +210,10 @@ class WireClient(MCPClient):
         async def send(method: str, params: dict[str, Any], version: str | None) -> dict[str, Any]:
             return await channel.request(Exchange(channel.next_id(), method, params, version=version))
 
-        own = self.handlers.client_info
+        configured = self.handlers.client_info
         negotiation = Negotiation(
             send,
-            client_info=dict(own) if own is not None else client_info(),
+            client_info=dict(configured) if configured is not None else client_info(),
             capabilities=self._server_requests.capabilities,
         )
         wanted = getattr(self._server_info, "negotiation", "auto")
@@ -226,7 +226,7 @@ class WireClient(MCPClient):
         self._envelope = negotiation.envelope(opening.protocol_version or "")
         return opening
 
-    async def _opened(self, channel: Channel, details: ServerDetails) -> None:
+    async def _finish_handshake(self, channel: Channel, details: ServerDetails) -> None:
         revision = details.protocol_version or ""
         channel.transport.opened(revision)
         if not self._is_modern:
@@ -249,30 +249,30 @@ class WireClient(MCPClient):
         if isinstance(error, RequestError) and error.status is not None:
             self._connect_status = error.status
             status = f"it answered with HTTP {error.status}"
-            if error.said and not error.status.startswith("401"):  # the advice says more about a 401
-                status = f"{status}: {error.said}"
+            if error.server_text and not error.status.startswith("401"):  # the advice says more about a 401
+                status = f"{status}: {error.server_text}"
         reason = error.reason if isinstance(error, RequestError) else None
-        what = status or self.life.loss or reason
-        if not what and isinstance(error, RefusedError | LostError):
-            what = await self.find_reason()  # the transport noticed the end before its reader did
-        what = what or self._explain(error)
+        problem = status or self.life.loss or reason
+        if not problem and isinstance(error, RefusedError | LostError):
+            problem = await self.find_reason()  # the transport noticed the end before its reader did
+        problem = problem or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
-        self._failure = what
+        self._connect_failure = problem
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # A diagnosis would send requests without a token.
         needs_no_advice = is_unauthorized or self.life.throttle.seconds > 0
         advice = None if needs_no_advice else await self._advice()
-        what = with_full_stop(what)
+        problem = with_full_stop(problem)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))
         kind = MCPAuthorizationError if wants_login else MCPConnectionError
         failure = kind(
-            f"Failed to connect to {self._describe()}: {f'{what} {advice}' if advice else what}",
+            f"Failed to connect to {self._describe()}: {f'{problem} {advice}' if advice else problem}",
             server_info=self._server_info,
             operation="connect",
             code=protocol.code if protocol is not None else None,
             data=protocol.data if protocol is not None else None,
         )
-        if protocol is not None or (isinstance(error, RequestError) and error.said):
+        if protocol is not None or (isinstance(error, RequestError) and error.server_text):
             refused = f"HTTP {self._connect_status}" if self._connect_status else "an error"
             failure._for_others = f"Failed to connect to {self._describe()}: it answered with {refused}"
         return failure
@@ -283,7 +283,7 @@ class WireClient(MCPClient):
 
         :returns: A clause, or the empty string.
         """
-        return self._failure or ""
+        return self._connect_failure or ""
 
     async def find_reason(self) -> str:
         """
@@ -322,7 +322,7 @@ class WireClient(MCPClient):
         self._details = ServerDetails()
 
     def _notified(self, method: str, params: dict[str, Any], exchange: Exchange | None) -> None:
-        self._changed(method, params)
+        self._process_change(method, params)
         self._server_requests.notified(method, params, exchange)
 
     # Requests.
@@ -335,7 +335,7 @@ class WireClient(MCPClient):
         meta: Mapping[str, Any] | None = None,
         on_progress: OnProgress | None = None,
     ) -> dict[str, Any]:
-        is_mended = False
+        was_sent_again = False
         while True:
             channel, revision = self._channel, self._details.protocol_version
             if channel is None or revision is None:
@@ -353,18 +353,18 @@ class WireClient(MCPClient):
                 if method == CALL_METHOD and sent is not None:
                     headers = self._tools.headers(str(sent.get("name")), sent.get("arguments") or {})
             if extra:
-                own = sent or {}
-                sent = {**own, "_meta": {**own.get("_meta", {}), **extra}}
+                given_params = sent or {}
+                sent = {**given_params, "_meta": {**given_params.get("_meta", {}), **extra}}
             try:
                 result = await channel.request(
                     Exchange(request_id, method, sent, version=revision, headers=headers, on_progress=on_progress)
                 )
                 break
             except ProtocolError as error:
-                # Sent once more if the tool did not run for a reason that can be mended.
-                if method != CALL_METHOD or is_mended or not await self._is_mended(error):
+                # Sent once more if the tool did not run for a reason that can be removed.
+                if method != CALL_METHOD or was_sent_again or not await self._cause_is_removed(error):
                     raise
-                is_mended = True
+                was_sent_again = True
         if result.get("resultType", "") is None:
             del result["resultType"]
         if self._is_modern:
@@ -376,29 +376,29 @@ class WireClient(MCPClient):
                 return await self._tools.read(result, revision)
             except ValueError as error:
                 self._fail("list_tools", str(error))
-        mended = mend_result(method, revision, result)
-        if mended.left_out:
+        repaired = repair_result(method, revision, result)
+        if repaired.left_out:
             logger.warning(
                 "Left out what cannot be read of the answer of {server} to {method}: {items}",
                 server=self._describe(),
                 method=method,
                 items=", ".join(
                     repr(item) if isinstance(item, str) else f"number {item}"
-                    for item in islice(mended.left_out, _MOST_SHOWN)
+                    for item in islice(repaired.left_out, _MAX_LOGGED_ITEMS)
                 ),
             )
-        return mended.result
+        return repaired.result
 
-    async def _is_mended(self, error: ProtocolError) -> bool:
+    async def _cause_is_removed(self, error: ProtocolError) -> bool:
         if error.code == types.HEADER_MISMATCH and self._is_modern:
             await self._list_all()  # the schema is missing or stale
             return True
         return await self._server_requests.elicit_urls(error.code, error.data)  # the tool waits until they are opened
 
     async def _list_all(self) -> list[types.Tool]:
-        pages = await self._pages("tools", partial(self._request, LIST_METHOD))
+        pages = await self._read_pages("tools", partial(self._request, LIST_METHOD))
         self.tools_ttl: float | None = shortest_ttl(pages) if self._is_modern else None
-        listed = [self._parsed("list_tools", types.ListToolsResult, page) for page in pages]
+        listed = [self._validated("list_tools", types.ListToolsResult, page) for page in pages]
         tools = [tool for page in listed for tool in page.tools]
         self._tools.note_schemas(tools)
         return tools
@@ -437,12 +437,12 @@ class WireClient(MCPClient):
         raise failure
 
     async def _read_error(self, error: Exception, operation: str) -> MCPConnectionError:
-        what, info = failed_to(operation, self._describe()), self._server_info
+        prefix, info = failed_to(operation, self._describe()), self._server_info
         if isinstance(error, RefusedError) and error.is_unauthorized:
-            return MCPAuthorizationError(f"{what}: {error.reason}", info, operation)
+            return MCPAuthorizationError(f"{prefix}: {error.reason}", info, operation)
         is_answered = True
         if isinstance(error, RefusedError | LostError) and not isinstance(error, UnreadableError):
-            text = _with_words(await self._reason(error), error)
+            text = _with_server_text(await self._reason(error), error)
             is_interrupted = error.status is None or not self.life.is_open
             is_answered = False
         else:
@@ -450,11 +450,11 @@ class WireClient(MCPClient):
             # Reads are repeated in a new session.
             is_interrupted = isinstance(error, ProtocolError) and self.life.state is SessionState.DRAINING
         if is_interrupted:
-            failure = ReadInterruptedError(f"{what}: {text}", info, operation)
+            failure = ReadInterruptedError(f"{prefix}: {text}", info, operation)
             failure.was_sent = not isinstance(error, RefusedError)
             return failure
         code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
-        failed = MCPConnectionError(f"{what}: {text}", info, operation, code=code, data=data)
+        failed = MCPConnectionError(f"{prefix}: {text}", info, operation, code=code, data=data)
         failed._is_of_request = is_answered and not isinstance(error, NoAnswerError)
         return failed
 
@@ -462,7 +462,7 @@ class WireClient(MCPClient):
         """Describe why a request was not answered, or why its session ended if that is the reason."""
         if error.reason:
             return error.reason
-        return (await self.find_reason() if self.life.over.is_set() else self.life.reason) or CLOSED_DURING_CALL
+        return (await self.find_reason() if self.life.ended_event.is_set() else self.life.reason) or CLOSED_DURING_CALL
 
     def _describe_answer(self, error: Exception) -> str | None:
         """Describe what is wrong with the answer to a request; None if the request itself is wrong."""
@@ -497,7 +497,7 @@ class WireClient(MCPClient):
             not_run = CallDidNotRunError(reason)
             not_run.lost_because = reason
             raise not_run
-        wanted = dict(self._server_requests.wanted)
+        missing_before = dict(self._server_requests.missing_counts)
         params = {"name": tool_name, "arguments": tool_args}
         send = partial(self._request, CALL_METHOD, meta=meta, on_progress=on_progress)
         try:
@@ -505,7 +505,7 @@ class WireClient(MCPClient):
                 params |= await continuation.parameters(self._server_requests)
             answer = await send(params)
             if answer.get("resultType", "complete") != "complete":
-                answer = await self._finished(
+                answer = await self._complete_call(
                     lambda more: send({"name": tool_name, "arguments": tool_args, **more}), answer
                 )
             result = types.CallToolResult.model_validate(answer, by_name=False)
@@ -513,9 +513,9 @@ class WireClient(MCPClient):
                 if self._tools.schemas.get(tool_name) is not None:
                     await self._tools.validate(tool_name, result)
                 return result
-            return redacted_result(self._with_advice(result, wanted), self.redactor)
+            return redacted_result(self._with_advice(result, missing_before), self.redactor)
         except (RequestError, ValueError, RuntimeError) as error:
-            failure = self.redactor.error(await self._call_error(error, wanted, tool_name, tool_args, meta))
+            failure = self.redactor.error(await self._call_error(error, missing_before, tool_name, tool_args, meta))
         raise failure
 
     async def _session_ended(self) -> str:
@@ -526,7 +526,7 @@ class WireClient(MCPClient):
     async def _call_error(
         self,
         error: Exception,
-        wanted: dict[str, int],
+        missing_before: dict[str, int],
         tool_name: str,
         tool_args: dict[str, Any],
         meta: dict[str, Any] | None,
@@ -539,18 +539,18 @@ class WireClient(MCPClient):
                 unanswered: CallDidNotRunError | MCPOutcomeUnknownError
                 if isinstance(error, RefusedError):
                     denied = error.is_final or error.is_unauthorized
-                    unanswered = CallDidNotRunError(_with_words(reason, error), denied=denied)
+                    unanswered = CallDidNotRunError(_with_server_text(reason, error), denied=denied)
                 else:
-                    unanswered = outcome_unknown(_with_words(reason, error), tool_name, tool_args)
+                    unanswered = outcome_unknown(_with_server_text(reason, error), tool_name, tool_args)
                     unanswered.reason = reason
                 unanswered.lost_because = None if self.life.is_open else reason
                 unanswered.__cause__ = error
                 return unanswered
-            text = f"{with_full_stop(_with_words(reason, error))} The tool did not run."
+            text = f"{with_full_stop(_with_server_text(reason, error))} The tool did not run."
             outcome = "did_not_run"
         elif isinstance(error, ProtocolError):
             code, data = error.code, error.data
-            if (advice := self._server_requests.advice(wanted, code, data)) is not None:
+            if (advice := self._server_requests.advice(missing_before, code, data)) is not None:
                 text = f"{with_full_stop(text or '')} {advice}"
             if self.life.state is SessionState.DRAINING:
                 text = f"{with_full_stop(text or '')} The next call opens a new session."
@@ -566,8 +566,8 @@ class WireClient(MCPClient):
             failure.__cause__ = error
         return failure
 
-    def _with_advice(self, result: types.CallToolResult, wanted: dict[str, int]) -> types.CallToolResult:
-        advice = self._server_requests.advice(wanted)
+    def _with_advice(self, result: types.CallToolResult, missing_before: dict[str, int]) -> types.CallToolResult:
+        advice = self._server_requests.advice(missing_before)
         if advice is None:
             return result
         return result.model_copy(update={"content": [*result.content, types.TextContent(type="text", text=advice)]})

@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.transports.shorthand import server_info_fro
 Provider: TypeAlias = MCPServerInfo | MCPToolset
 
 # Data Designer treats a key of this form as the name of the environment variable that holds the key.
-_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
+_VARIABLE_NAME = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+")
 
 
 @explains_options
@@ -205,7 +205,7 @@ def _key(api_key: str | Secret | None) -> Secret | None:
     if not isinstance(api_key, str):
         msg = f"`api_key` must be a string or a Secret, got {type(api_key).__name__}"
         raise ValueError(msg)
-    if _VARIABLE.fullmatch(api_key):
+    if _VARIABLE_NAME.fullmatch(api_key):
         return Secret.from_env_var(api_key)
     value = from_template(api_key)
     return value if isinstance(value, Secret) else Secret.from_token(value)
@@ -304,7 +304,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             member._provider_name = name
             member._tool_alias = tool_config.tool_alias
         self._was_warm = False
-        self._hold_place()
+        self._add_placeholder()
 
     def _member(self, name: str) -> MCPToolset:
         provider = self._providers[name]
@@ -345,16 +345,16 @@ class MCPAliasToolset(Compound, LiveToolset):
         """
         return dict(self._members)
 
-    def _tools_now(self) -> list[Tool]:
+    def _current_tools(self) -> list[Tool]:
         """
         Return the current tools of the alias, and store them in `tools`.
         """
-        tools = self._arrange(self._members)
+        tools = self._choose_and_name(self._members)
         # This is one assignment, so that an Agent in another thread sees either the old tools or the new ones.
         self.tools: list[Tool] = tools or [self._placeholder]
         return tools
 
-    def _arrange(self, members: Mapping[str, Iterable[Tool]]) -> list[Tool]:
+    def _choose_and_name(self, members: Mapping[str, Iterable[Tool]]) -> list[Tool]:
         """
         Choose the allowed tools of all servers, and assign their names.
 
@@ -383,7 +383,7 @@ class MCPAliasToolset(Compound, LiveToolset):
                 )
                 raise MCPConfigurationError(msg)
             # A copy gets the name, because Agent runs that began earlier may know the tool by another name.
-            arranged[name] = (provider, tool._as(name))
+            arranged[name] = (provider, tool._renamed(name))
         return with_instructions([tool for _, tool in arranged.values()])
 
     def spawn(self, selected_tool_names: set[str] | None = None) -> Toolset:
@@ -394,10 +394,10 @@ class MCPAliasToolset(Compound, LiveToolset):
         :returns: A toolset that keeps these tools, except those of providers with `update_between_steps`.
         """
         members = {name: member.spawn() for name, member in self._members.items()}
-        return ToolsOfRun(self, partial(self._arrange, members), selected_tool_names)
+        return ToolsOfRun(self, partial(self._choose_and_name, members), selected_tool_names)
 
     def _check_allowed(self) -> None:
-        if any(member._absence is not None for member in self._members.values()):
+        if any(member._unreachable_error is not None for member in self._members.values()):
             return  # the missing tools may be those of the missing server
         known = {name: _names_of(member) for name, member in self._members.items()}
         missing = [
@@ -415,9 +415,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         )
         raise MCPToolNotFoundError(msg, tool_name=missing[0], available_tools=available)
 
-    def _settle(self) -> None:
+    def _check_tools(self) -> None:
         try:
-            self._tools_now()
+            self._current_tools()
             self._check_allowed()
         except (MCPConfigurationError, MCPToolNotFoundError):
             # Servers need not keep running if their tools could never be used.
@@ -426,7 +426,7 @@ class MCPAliasToolset(Compound, LiveToolset):
             raise
         self._was_warm = True
 
-    def _due_members(self) -> list[MCPToolset]:
+    def _stale_members(self) -> list[MCPToolset]:
         return [member for member in self._members.values() if not member._is_current()]
 
     def warm_up(self) -> None:
@@ -439,9 +439,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: If two providers have a tool of the same name, and `prefix` is "never".
         :raises MCPToolNotFoundError: If no provider has a tool in `allow_tools`.
         """
-        if due := self._due_members():
+        if due := self._stale_members():
             warm_up_toolsets(due)
-        self._settle()
+        self._check_tools()
 
     async def warm_up_async(self) -> None:
         """
@@ -451,9 +451,9 @@ class MCPAliasToolset(Compound, LiveToolset):
         :raises MCPConfigurationError: As `warm_up`.
         :raises MCPToolNotFoundError: As `warm_up`.
         """
-        if due := self._due_members():
+        if due := self._stale_members():
             await warm_up_toolsets_async(due)
-        self._settle()
+        self._check_tools()
 
     def _parts(self) -> list[MCPToolset]:
         return [*self._members.values()]
@@ -470,14 +470,14 @@ class MCPAliasToolset(Compound, LiveToolset):
 
         :returns: The allowed tools of all warm servers; empty before warm-up.
         """
-        return iter(self._tools_now())
+        return iter(self._current_tools())
 
     def _describe_missing(self, missing: str, wanted: list[str], why: str = "") -> str:
         if self._members and not self._was_warm:
             why = ": it is not warmed up. Call warm_up(), which loads the tools of its servers."
         return super()._describe_missing(missing, wanted, why)
 
-    def _described(self) -> str:
+    def _label(self) -> str:
         return f"Alias '{self.tool_alias}'"
 
     def add(self, tool: Tool | Toolset) -> None:
@@ -487,7 +487,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         :param tool: The tool.
         :raises NotImplementedError: Always.
         """
-        msg = f"{self._described()} has the tools of its servers. Pass others beside it, as in tools=[toolset, tool]."
+        msg = f"{self._label()} has the tools of its servers. Pass others beside it, as in tools=[toolset, tool]."
         raise NotImplementedError(msg)
 
     def _as_dict(self, method: str) -> dict[str, Any]:

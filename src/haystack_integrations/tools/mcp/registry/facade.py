@@ -169,8 +169,8 @@ class MCPFacade:
             return [message]
         tools = {tool.name: tool for tool in self.tools}
         # Even a single call gets a thread: the user's output handlers may fail if the caller is in an event loop.
-        made = [partial(_answered, resolve(call, tools)) for call in message.tool_calls]
-        return [message, *run_in_threads(made, len(made))]
+        invocations = [partial(_answered, resolve(call, tools)) for call in message.tool_calls]
+        return [message, *run_in_threads(invocations, len(invocations))]
 
     async def process_completion_response_async(self, reply: Reply) -> list[ChatMessage]:
         """
@@ -181,8 +181,8 @@ class MCPFacade:
             return [message]
         tools = {tool.name: tool for tool in await self._tools_async()}
         calls = [resolve(call, tools) for call in message.tool_calls]
-        made = [invoke_async(each, each.call.arguments) for each in calls]
-        results = await asyncio.gather(*made, return_exceptions=True)
+        invocations = [invoke_async(each, each.call.arguments) for each in calls]
+        results = await asyncio.gather(*invocations, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, Failure):  # raise after all have ended
                 raise result

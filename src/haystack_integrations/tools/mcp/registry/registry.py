@@ -155,7 +155,7 @@ async def _check_alias(toolset: MCPAliasToolset, timeout: float) -> MCPAliasHeal
     ok = all(each.ok or not each.required for each in providers)
     if ok:
         try:
-            toolset._settle()
+            toolset._check_tools()
             tools = [tool.name for tool in toolset]
         except (MCPConfigurationError, MCPToolNotFoundError) as failure:
             ok, error = False, str(failure)
@@ -177,7 +177,7 @@ async def _check_provider(name: str, member: MCPToolset, timeout: float) -> MCPP
                 await member.connection.list_tools_async()
             else:
                 await member.warm_up_async()
-                error = None if member._absence is None else str(member._absence)
+                error = None if member._unreachable_error is None else str(member._unreachable_error)
     except TimeoutError as failure:
         error = str(failure) or f"no answer within {timeout:g} seconds"
     except Exception as failure:

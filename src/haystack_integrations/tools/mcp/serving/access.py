@@ -94,11 +94,11 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
     :raises ValueError: If a key is too short, or given twice.
     """
     if keys is None:
-        found = _keys_of_environment()
+        resolved = _keys_of_environment()
     else:
-        found = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
-    found = [each for each in found if each]
-    return RequestStateSecurity(keys=found) if found else None
+        resolved = [each if isinstance(each, str) else each.resolve_value() or "" for each in keys]
+    resolved = [each for each in resolved if each]
+    return RequestStateSecurity(keys=resolved) if resolved else None
 
 
 def _keys_of_environment() -> list[str]:
@@ -112,12 +112,12 @@ def keys_for_workers() -> Iterator[None]:
 
     :returns: A context manager.
     """
-    before = os.environ.get(_KEYS_VARIABLE)
+    previous = os.environ.get(_KEYS_VARIABLE)
     if not _keys_of_environment():
         os.environ[_KEYS_VARIABLE] = secrets.token_hex(32)
     try:
         yield
     finally:
         os.environ.pop(_KEYS_VARIABLE)
-        if before is not None:
-            os.environ[_KEYS_VARIABLE] = before
+        if previous is not None:
+            os.environ[_KEYS_VARIABLE] = previous

@@ -95,15 +95,15 @@ else:
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # The most characters of state that a client carries. Servers accept requests of up to 4 MiB.
-_MOST_STATE = 2 * 2**20
-_VERSION = 1
+_MAX_STATE_LENGTH = 2 * 2**20
+_STATE_VERSION = 1
 # How long the numbers of continued pauses are kept, in seconds. This is longer than states are valid.
-_KEEP_SPENT = 24 * 3600.0
+_SPENT_RETENTION = 24 * 3600.0
 # The most characters of arguments in a question. Longer ones are cut, with a note.
-_MOST_SHOWN = 4000
+_MAX_SHOWN_ARGUMENTS = 4000
 _APPROVE, _FEEDBACK = "approve", "feedback"
 # The JSON schema of an answer.
-_FORM: dict[str, Any] = {
+_APPROVAL_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
         _APPROVE: {"type": "boolean", "title": "Approve", "description": "Whether the tool may run"},
@@ -112,11 +112,11 @@ _FORM: dict[str, Any] = {
     "required": [_APPROVE],
 }
 # The attributes with a strategy's own texts for the model.
-_TEMPLATES = ("reject_template", "modify_template", "user_feedback_template")
+_TEMPLATE_NAMES = ("reject_template", "modify_template", "user_feedback_template")
 
 # The names that clients see for an Agent's inputs and output, besides keys of its State.
 _TASK, _MESSAGES, _ANSWER = "task", "messages", "answer"
-_CONVERSATION: dict[str, Any] = {
+_CONVERSATION_SCHEMA: dict[str, Any] = {
     "type": "array",
     "items": {
         "type": "object",
@@ -129,7 +129,7 @@ _CONVERSATION: dict[str, Any] = {
     },
 }
 # Haystack 3's reasons for a run that ended before the model had finished.
-_INCOMPLETE = {
+_INCOMPLETE_REASONS = {
     "max_agent_steps": "it took as many steps as it may",
     "length": "the model wrote as much as it may",
     "content_filter": "a content filter stopped the model",
@@ -148,13 +148,13 @@ def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: Cal
     :returns: A source for each.
     :raises ValueError: If one cannot be served; the message says why.
     """
-    for name, agent, own in options.each("agents", agents, "Agents"):
+    for name, agent, own_options in options.each("agents", agents, "Agents"):
         with errors_named("agent", name):
             if not isinstance(agent, Agent):
                 msg = f"It is not an Agent, but of type {type(agent).__name__}."
                 raise ValueError(msg)
             served = observed_agent(agent)
-            tool = _serve_agent(name, served, own, pool)
+            tool = _serve_agent(name, served, own_options, pool)
         yield Source([tool], [served])
 
 
@@ -162,7 +162,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
     # The Agent's names of the inputs, by the names that clients see.
     inputs = _choose_inputs(agent, options)
     sockets = output_sockets(agent)
-    outputs = _by_name("outputs", options.outputs or [_ANSWER], [_ANSWER, *sockets])
+    outputs = _normalize_choice("outputs", options.outputs or [_ANSWER], [_ANSWER, *sockets])
     # Without a user prompt, the Agent needs one of these. If clients can send both, the schema cannot require either.
     is_required = agent.user_prompt is None and not {_TASK, _MESSAGES} <= set(inputs.values())
     schema = InputSchema(
@@ -185,8 +185,8 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
             run = AgentRun(agent, call, progress, pause)
             if pause is not None:
                 pause.spend(spent)
-            found = await run.run(run_inputs)
-        return found.as_result() if isinstance(found, Pause) else _answer(found, outputs)
+            outcome = await run.run(run_inputs)
+        return outcome.as_result() if isinstance(outcome, Pause) else _answer(outcome, outputs)
 
     return ServedTool.create(
         name=name,
@@ -207,34 +207,34 @@ def _run_inputs(agent: Any, inputs: dict[str, str], arguments: dict[str, Any]) -
     """
     Convert the arguments of a call, including bound ones, to the parameters of `Agent.run`.
     """
-    given = {inputs.get(name, name): value for name, value in arguments.items()}
+    parameters = {inputs.get(name, name): value for name, value in arguments.items()}
     messages = [
         each if isinstance(each, ChatMessage) else ChatMessage.from_dict(each)
-        for each in given.pop(_MESSAGES, None) or []
+        for each in parameters.pop(_MESSAGES, None) or []
     ]
-    task = given.pop(_TASK, None)
+    task = parameters.pop(_TASK, None)
     if task is not None:
         messages.append(ChatMessage.from_user(task))
     if agent.user_prompt is None and not messages:
         names = [name for name, inner in inputs.items() if inner in (_TASK, _MESSAGES)]
         msg = f"Give {' or '.join(f'`{name}`' for name in names)}."
         raise ToolError(msg)
-    return {**given, "messages": messages}
+    return {**parameters, "messages": messages}
 
 
-def _answer(found: dict[str, Any], outputs: dict[str, str]) -> Answer:
-    last: ChatMessage = found["last_message"]
+def _answer(run_outputs: dict[str, Any], outputs: dict[str, str]) -> Answer:
+    last: ChatMessage = run_outputs["last_message"]
     # A generator may return no reply, for example because of a content filter.
     is_silent = last.is_from(ChatRole.USER)
     last = ChatMessage.from_assistant() if is_silent else last
-    values = {**found, _ANSWER: _text_of(last)}
+    values = {**run_outputs, _ANSWER: _text_of(last)}
     structured = {name: values[inner] for name, inner in outputs.items() if values.get(inner) is not None}
     shown: Any = next(iter(structured.values()), None) if len(outputs) == 1 else structured
     if _ANSWER in outputs.values():
         # Includes the images of the answer, or of a tool that ends the run.
         media = [part for each in last.tool_call_results if not isinstance(each.result, str) for part in each.result]
         shown = last if last.text else media or values[_ANSWER]
-    reason = "the model did not reply" if is_silent else _incomplete_because(last, found)
+    reason = "the model did not reply" if is_silent else _incomplete_because(last, run_outputs)
     if reason is not None:
         shown = [shown, types.TextContent(type="text", text=f"The answer may be incomplete: {reason}.")]
     return Answer(structured, shown)
@@ -254,8 +254,8 @@ def _text_of_parts(parts: Any) -> str:
 
 def _incomplete_because(last: ChatMessage, outputs: dict[str, Any]) -> str | None:
     reason = outputs.get("exit_reason")
-    if reason in _INCOMPLETE:
-        return _INCOMPLETE[reason]
+    if reason in _INCOMPLETE_REASONS:
+        return _INCOMPLETE_REASONS[reason]
     if reason is None and last.tool_calls:
         return "the agent stopped before it called the tools that it wanted"
     return None
@@ -264,33 +264,35 @@ def _incomplete_because(last: ChatMessage, outputs: dict[str, Any]) -> str | Non
 def _choose_inputs(agent: Agent, options: ServeOptions) -> dict[str, str]:
     sockets = input_sockets(agent)
     # Clients must not set the other parameters of `run`, such as tools and generation_kwargs.
-    own = [name for name in sockets if name not in inspect.signature(agent.run).parameters]
-    needed = [name for name in own if sockets[name].is_mandatory]
-    prompt_variables = [name for name in own if name not in agent.state_schema]
+    own_inputs = [name for name in sockets if name not in inspect.signature(agent.run).parameters]
+    mandatory = [name for name in own_inputs if sockets[name].is_mandatory]
+    prompt_variables = [name for name in own_inputs if name not in agent.state_schema]
     default = [*([] if agent.user_prompt and prompt_variables else [_TASK]), *prompt_variables]
-    inputs = _by_name("inputs", default if options.inputs is None else options.inputs, [_TASK, _MESSAGES, *own])
-    left_over = [name for name in needed if name not in (*inputs.values(), *options.bound)]
-    if left_over:
-        msg = f"Nothing sets {', '.join(left_over)}, without which the agent cannot run. Add to `inputs` or `bound`."
+    inputs = _normalize_choice(
+        "inputs", default if options.inputs is None else options.inputs, [_TASK, _MESSAGES, *own_inputs]
+    )
+    missing = [name for name in mandatory if name not in (*inputs.values(), *options.bound)]
+    if missing:
+        msg = f"Nothing sets {', '.join(missing)}, without which the agent cannot run. Add to `inputs` or `bound`."
         raise ValueError(msg)
     check_known("bound", options.bound, [*inputs, *sockets], "the inputs of the agent")
     return inputs
 
 
-def _by_name(option: str, chosen: Any, known: list[str]) -> dict[str, str]:
+def _normalize_choice(option: str, chosen: Any, known: list[str]) -> dict[str, str]:
     """
     Normalize a choice to a dictionary of the Agent's names by the names that clients see.
     """
-    wanted = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
-    check_known(option, wanted.values(), known, "what clients can set or get")
-    return wanted
+    names = dict(chosen) if isinstance(chosen, Mapping) else {name: name for name in chosen}
+    check_known(option, names.values(), known, "what clients can set or get")
+    return names
 
 
 def _served_input(agent: Agent, name: str, *, is_required: bool) -> ServedInput:
     if name == _TASK:
         return ServedInput(str, is_required, description="What to do, with all that is needed to do it")
     if name == _MESSAGES:
-        conversation = Annotated[list[Any], WithJsonSchema(_CONVERSATION)]
+        conversation = Annotated[list[Any], WithJsonSchema(_CONVERSATION_SCHEMA)]
         return ServedInput(conversation, is_required, description="The conversation so far, oldest message first")
     socket = input_sockets(agent)[name]
     # Variables of prompts do not have a type; clients send text.
@@ -320,8 +322,8 @@ def question_about(caller: str, tool_name: str, arguments: Mapping[str, Any]) ->
         call.
     """
     as_json = shown = escaped_text(json.dumps(dict(arguments), ensure_ascii=False, default=str))
-    if len(shown) > _MOST_SHOWN:
-        shown = f"{shown[:_MOST_SHOWN]}... ({len(shown) - _MOST_SHOWN} more characters)"
+    if len(shown) > _MAX_SHOWN_ARGUMENTS:
+        shown = f"{shown[:_MAX_SHOWN_ARGUMENTS]}... ({len(shown) - _MAX_SHOWN_ARGUMENTS} more characters)"
     digest = hashlib.sha256(json.dumps([tool_name, as_json]).encode()).hexdigest()[:32]
     # The name is escaped, because text after a line end in it would look like another question.
     shown_name = escaped_text(json.dumps(tool_name, ensure_ascii=False)[1:-1])
@@ -338,8 +340,8 @@ def verdict_of(answer: types.ElicitResult) -> Verdict:
     if answer.action != "accept":
         return Verdict("reject")
     content = answer.content or {}
-    given = content.get(_FEEDBACK)
-    feedback = given if isinstance(given, str) and given else None
+    text = content.get(_FEEDBACK)
+    feedback = text if isinstance(text, str) and text else None
     action = "confirm" if content.get(_APPROVE) is True else "reject"
     return Verdict(action, feedback)
 
@@ -365,7 +367,7 @@ class Pause:
     questions: dict[str, str]
     verdicts: dict[str, Verdict]
     number: str = field(default_factory=lambda: secrets.token_urlsafe(16))
-    version: int = _VERSION
+    version: int = _STATE_VERSION
 
     def as_result(self) -> types.InputRequiredResult:
         """
@@ -375,12 +377,12 @@ class Pause:
         :raises ToolError: If the state is too long.
         """
         # Not with pydantic, whose JSON does not support Infinity and halves of surrogate pairs.
-        state = json.dumps(_PAUSE.dump_python(self))
-        if len(state) > _MOST_STATE:
+        state = json.dumps(_PAUSE_ADAPTER.dump_python(self))
+        if len(state) > _MAX_STATE_LENGTH:
             msg = "The run is too long to be carried on after an approval. Begin anew with a smaller task."
             raise ToolError(msg)
         forms = {
-            key: types.ElicitRequestFormParams(message=message, requested_schema=_FORM)
+            key: types.ElicitRequestFormParams(message=message, requested_schema=_APPROVAL_SCHEMA)
             for key, message in self.questions.items()
         }
         return types.InputRequiredResult(
@@ -400,15 +402,15 @@ class Pause:
         if context is None or context.request_state is None:
             return None
         with suppress(ValueError):
-            pause = _PAUSE.validate_python(json.loads(context.request_state))
-        if pause is None or (pause.version, pause.agent) != (_VERSION, call.tool_name):
+            pause = _PAUSE_ADAPTER.validate_python(json.loads(context.request_state))
+        if pause is None or (pause.version, pause.agent) != (_STATE_VERSION, call.tool_name):
             msg = "The request state belongs to another call."
             raise ToolError(msg)
         responses = context.input_responses or {}
         answers = {key: responses.get(key) for key in pause.questions}
-        given = {key: verdict_of(each) for key, each in answers.items() if isinstance(each, types.ElicitResult)}
-        left = {key: message for key, message in pause.questions.items() if key not in given}
-        return replace(pause, questions=left, verdicts={**pause.verdicts, **given})
+        new_verdicts = {key: verdict_of(each) for key, each in answers.items() if isinstance(each, types.ElicitResult)}
+        open_questions = {key: message for key, message in pause.questions.items() if key not in new_verdicts}
+        return replace(pause, questions=open_questions, verdicts={**pause.verdicts, **new_verdicts})
 
     def spend(self, spent: dict[str, float]) -> None:
         """
@@ -418,7 +420,7 @@ class Pause:
         :raises ToolError: If this one was continued before.
         """
         now = time.monotonic()
-        for number in [each for each, since in spent.items() if now - since > _KEEP_SPENT]:
+        for number in [each for each, since in spent.items() if now - since > _SPENT_RETENTION]:
             del spent[number]
         if self.number in spent:
             msg = "This run was continued before. Whether its tools were called is not known; begin anew."
@@ -426,10 +428,10 @@ class Pause:
         spent[self.number] = now
 
 
-_PAUSE: TypeAdapter[Pause] = TypeAdapter(Pause)
+_PAUSE_ADAPTER: TypeAdapter[Pause] = TypeAdapter(Pause)
 
 
-def carried(data: dict[str, Any]) -> dict[str, Any]:
+def carried_state(data: dict[str, Any]) -> dict[str, Any]:
     """
     Write the State of a run as JSON.
 
@@ -438,14 +440,14 @@ def carried(data: dict[str, Any]) -> dict[str, Any]:
     :raises ToolError: If that is not possible.
     """
     try:
-        stored = serialize_values(data)
+        serialized = serialize_values(data)
         # Checked now, so that the user is not asked in vain if the State cannot be read back.
-        deserialize_values(json.loads(json.dumps(stored)))
+        deserialize_values(json.loads(json.dumps(serialized)))
     except Exception as error:
         logger.error("The State of an Agent cannot be carried to the call that continues it: {error}", error=str(error))
         msg = "The state of the agent cannot be carried on after an approval."
         raise ToolError(msg) from error
-    return stored
+    return serialized
 
 
 # The keys of State that an Agent of Haystack 3 uses internally, and sets again for each run.
@@ -471,22 +473,22 @@ class AgentRun:
         self._agent = agent
         self._progress = progress
         self._runs_async = is_async_agent(agent)
-        self._resumed = pause
-        self._waiting: set[Future[Verdict]] = set()
+        self._resumed_pause = pause
+        self._open_decisions: set[Future[Verdict]] = set()
         self._policies: dict[int, tuple[Any, Any]] = {}
         # The State. On Haystack 2, it is set at the first tool call; until then it has only the inputs and messages.
         self._state: Any = None
         # The current step: the State before it, the replies of the model, and the calls in them.
-        self._data: dict[str, Any] = {}
+        self._state_before_step: dict[str, Any] = {}
         self._steps = -1 if pause is None else pause.steps - 1
         self._replies: list[ChatMessage] = []
         self._calls: list[ToolCall] = []
         # Whether the run can pause, which is between the reply and its calls.
-        self._is_deciding = False
+        self._can_pause = False
         # The questions so far, the verdicts on the calls, and the open questions, by the keys of the questions.
-        self._asked: Counter[str] = Counter()
+        self._question_counts: Counter[str] = Counter()
         self._verdicts: dict[str, Verdict] = {}
-        self._pending: dict[str, str] = {}
+        self._open_questions: dict[str, str] = {}
 
     async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
         """
@@ -496,9 +498,9 @@ class AgentRun:
         :returns: The outputs, or a pause if tool calls must be approved before the run can go on.
         """
         agent = self._agent
-        if self._resumed is not None:
-            data = deserialize_values(self._resumed.data)
-            agent = _continued(agent, data, self._resumed.steps)
+        if self._resumed_pause is not None:
+            data = deserialize_values(self._resumed_pause.data)
+            agent = _continued(agent, data, self._resumed_pause.steps)
             inputs = {**inputs, **data}
         if self._progress.is_wanted and _can_stream(agent.chat_generator):
             inputs = {**inputs, "streaming_callback": self._callback()}
@@ -510,18 +512,18 @@ class AgentRun:
         except _PausedError:
             return Pause(
                 self.call.tool_name,
-                carried(self._data),
+                carried_state(self._state_before_step),
                 self._steps,
                 [each.to_dict() for each in self._replies],
-                self._pending,
+                self._open_questions,
                 self._verdicts,
             )
         finally:
             _current_run.reset(token)
             # Set before the waiting threads are released, so that they do not ask again.
             self.call.is_over = True
-            for waiting in list(self._waiting):
-                waiting.cancel()
+            for decision in list(self._open_decisions):
+                decision.cancel()
 
     def note_state(self, state: Any) -> None:
         """
@@ -545,14 +547,14 @@ class AgentRun:
         else:
             data = {**data, "messages": inputs["messages"]}
             self._steps += 1
-        self._data = {
+        self._state_before_step = {
             # Lists and dictionaries are copied, because they may be changed in place.
             key: copy.copy(value) if isinstance(value, list | dict) else value
             for key, value in data.items()
             if key not in _AGENT_STATE_KEYS
         }
-        if self._resumed is not None:
-            return {"replies": [ChatMessage.from_dict(each) for each in self._resumed.replies]}
+        if self._resumed_pause is not None:
+            return {"replies": [ChatMessage.from_dict(each) for each in self._resumed_pause.replies]}
         self._progress.step(f"Step {self._steps + 1}: asking the model")
         return None
 
@@ -564,10 +566,10 @@ class AgentRun:
         """
         self._replies = list(replied.get("replies") or [])
         self._calls = [each for message in self._replies for each in message.tool_calls]
-        self._is_deciding = True
-        resumed, self._resumed = self._resumed, None
+        self._can_pause = True
+        resumed, self._resumed_pause = self._resumed_pause, None
         self._verdicts = {} if resumed is None else dict(resumed.verdicts)
-        self._asked.clear()
+        self._question_counts.clear()
         if self._calls and resumed is None:
             self._progress.step(f"Calling {', '.join(each.tool_name for each in self._calls)}")
 
@@ -579,9 +581,9 @@ class AgentRun:
         """
         self.note_state(state)
         self.call.check()
-        if self._pending:
+        if self._open_questions:
             raise _PausedError
-        self._is_deciding = False
+        self._can_pause = False
 
     def _callback(self) -> Callable[[StreamingChunk], Any]:
         """
@@ -608,7 +610,7 @@ class AgentRun:
 
     # Approvals
 
-    def own_policy(self, policy: Any) -> Any:
+    def policy_copy(self, policy: Any) -> Any:
         """
         Copy a policy for this run, so that approvals in another run do not count in this one.
 
@@ -637,10 +639,10 @@ class AgentRun:
         """
         chosen = self.arguments_of_model(tool_name, tool_call_id, tool_params)
         deciding = self._decide(tool_name, chosen, is_own=self._is_own(tool_name, tool_call_id))
-        waiting = asyncio.run_coroutine_threadsafe(deciding, self.loop)
-        self._waiting.add(waiting)
-        waiting.add_done_callback(self._waiting.discard)
-        return waiting.result()
+        decision = asyncio.run_coroutine_threadsafe(deciding, self.loop)
+        self._open_decisions.add(decision)
+        decision.add_done_callback(self._open_decisions.discard)
+        return decision.result()
 
     async def _decide(self, tool_name: str, chosen: Mapping[str, Any], *, is_own: bool) -> Verdict:
         if self.call.is_over:
@@ -649,8 +651,8 @@ class AgentRun:
         key, message = question_about(f"The {agent}" if is_own else f"A tool of the {agent}", tool_name, chosen)
         if is_own:
             # Two equal calls in one step are decided separately.
-            self._asked[key] += 1
-            key = f"{key}-{self._asked[key]}"
+            self._question_counts[key] += 1
+            key = f"{key}-{self._question_counts[key]}"
             if key in self._verdicts:
                 return self._verdicts[key]
         context = self.call.context
@@ -666,7 +668,7 @@ class AgentRun:
                 f"this client can be asked only about the calls of the {agent} itself, between its steps, not about "
                 "those that its tools make.",
             )
-        self._pending[key] = message
+        self._open_questions[key] = message
         raise _UndecidedError
 
     def arguments_of_model(
@@ -689,7 +691,7 @@ class AgentRun:
         """
         Return whether the served Agent itself is about to make a call, perhaps after hooks have changed it.
         """
-        if not self._is_deciding:
+        if not self._can_pause:
             return False
         wanted = self._state.data["messages"][-1].tool_calls if HAS_HOOKS else self._calls
         return any(each.tool_name == tool_name and tool_call_id in (None, each.id) for each in wanted)
@@ -718,11 +720,11 @@ def observed_agent(agent: Any) -> Any:
             watched = _watched(method) if name in ("run", "run_async") else method
             setattr(observed.chat_generator, name, watched)
     if HAS_HOOKS:
-        hooks = {point: [_hook_for_clients(each) for each in own] for point, own in agent.hooks.items()}
+        hooks = {point: [_hook_for_clients(each) for each in point_hooks] for point, point_hooks in agent.hooks.items()}
         note = _Hook(lambda state: _current_run.get().note_state(state))
-        decide = _Hook(lambda state: _current_run.get().before_tools(state))
+        check_approvals = _Hook(lambda state: _current_run.get().before_tools(state))
         hooks["before_llm"] = [*hooks.get("before_llm", []), note]
-        hooks["before_tool"] = [*hooks.get("before_tool", []), decide]
+        hooks["before_tool"] = [*hooks.get("before_tool", []), check_approvals]
         observed.hooks = hooks
         return observed
     observed._confirmation_strategies = _for_clients(agent._confirmation_strategies)
@@ -815,7 +817,7 @@ def _can_be_asked(context: Context) -> bool:
 
 async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
     try:
-        answer = await answer_of_user(context.session.elicit_form(message, _FORM, context.request_id))
+        answer = await answer_of_user(context.session.elicit_form(message, _APPROVAL_SCHEMA, context.request_id))
     except TimeoutError:
         raise _refused(tool_name, "nobody answered in time.") from None
     except SDKError as error:
@@ -870,8 +872,8 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         :raises TypeError: If there is any other template.
         """
         policy = human_in_the_loop.AlwaysAskPolicy() if confirmation_policy is None else confirmation_policy
-        client: Any = None  # each call of the Agent has its own client
-        super().__init__(confirmation_policy=policy, confirmation_ui=client, **templates)
+        no_ui: Any = None  # each call of the Agent has its own client
+        super().__init__(confirmation_policy=policy, confirmation_ui=no_ui, **templates)
 
     def run(
         self,
@@ -904,13 +906,13 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
                 raise RuntimeError(msg)
             return run.decide(tool_name, tool_params, tool_call_id)
 
-        own = copy.copy(self)
-        client: Any = SimpleNamespace(get_user_confirmation=ask)
-        own.confirmation_ui = client
+        strategy = copy.copy(self)
+        client_ui: Any = SimpleNamespace(get_user_confirmation=ask)
+        strategy.confirmation_ui = client_ui
         if run is not None:
-            own.confirmation_policy = run.own_policy(self.confirmation_policy)
+            strategy.confirmation_policy = run.policy_copy(self.confirmation_policy)
         try:
-            decision: human_in_the_loop.ToolExecutionDecision = super(ClientConfirmationStrategy, own).run(
+            decision: human_in_the_loop.ToolExecutionDecision = super(ClientConfirmationStrategy, strategy).run(
                 tool_name=tool_name,
                 tool_description=tool_description,
                 tool_params=tool_params,
@@ -921,8 +923,8 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         if run is None or not decision.execute:
             return decision
         # Otherwise, on 2.31, the model would also see the arguments from the State.
-        final = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
-        return replace(decision, final_tool_params=final)
+        model_arguments = run.arguments_of_model(tool_name, tool_call_id, decision.final_tool_params or {})
+        return replace(decision, final_tool_params=model_arguments)
 
     async def run_async(self, **call: Any) -> human_in_the_loop.ToolExecutionDecision:
         """
@@ -963,20 +965,20 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
 
 
 def _templates_of(strategy: Any) -> dict[str, str]:
-    return {name: getattr(strategy, name) for name in _TEMPLATES if hasattr(strategy, name)}
+    return {name: getattr(strategy, name) for name in _TEMPLATE_NAMES if hasattr(strategy, name)}
 
 
 def _hook_for_clients(hook: Any) -> Any:
     strategies = getattr(hook, "confirmation_strategies", None)
     if isinstance(strategies, dict):
-        asking = copy.copy(hook)
-        asking.confirmation_strategies = _for_clients(strategies)
-        return asking
+        hook_copy = copy.copy(hook)
+        hook_copy.confirmation_strategies = _for_clients(strategies)
+        return hook_copy
     if _is_console(getattr(hook, "confirmation_ui", None)):
         # This is an MCPConfirmationHook, which has either a UI or a strategy.
-        asking = copy.copy(hook)
-        asking.confirmation_ui, asking.strategy = None, ClientConfirmationStrategy()
-        return asking
+        hook_copy = copy.copy(hook)
+        hook_copy.confirmation_ui, hook_copy.strategy = None, ClientConfirmationStrategy()
+        return hook_copy
     return hook
 
 

@@ -36,12 +36,16 @@ def _fail_tasks_that_exit(loop: asyncio.AbstractEventLoop) -> None:
     if loop in _watched_loops:
         return
     _watched_loops.add(loop)
-    before = loop.get_task_factory()
+    previous_factory = loop.get_task_factory()
 
     def factory(loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any) -> Any:
-        own = _without_exit(coroutine) if _in_call.get() else coroutine
-        task = asyncio.Task(own, loop=loop, **options) if before is None else before(loop, own, **options)
-        if own is not coroutine:
+        guarded = _without_exit(coroutine) if _in_call.get() else coroutine
+        task = (
+            asyncio.Task(guarded, loop=loop, **options)
+            if previous_factory is None
+            else previous_factory(loop, guarded, **options)
+        )
+        if guarded is not coroutine:
             # Otherwise, Python would warn about a coroutine whose task was cancelled before it began.
             task.add_done_callback(lambda _: coroutine.close())
         return task
@@ -57,9 +61,9 @@ async def _without_exit(coroutine: Any) -> Any:
 
 
 # How long the SDK takes to write an answer after the code of the call has ended, in seconds.
-_WRITING = 0.3
+_ANSWER_WRITE_TIME = 0.3
 # The methods that run code of the user.
-_CALLS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
+_CALL_METHODS = ("tools/call", "resources/read", "prompts/get", "completion/complete")
 
 
 class CallGuard(Middleware):
@@ -87,7 +91,7 @@ class CallGuard(Middleware):
             if name is not None:
                 called = await context.fastmcp_context.fastmcp.get_tool(name)
                 return [called] if called is not None and X_MCP_HEADER_KEY in str(called.parameters) else []
-        if context.method not in _CALLS:
+        if context.method not in _CALL_METHODS:
             return await call_next(context)
         if self.is_stopping:
             msg = "The server is stopping"
@@ -122,12 +126,12 @@ class CallGuard(Middleware):
         :param seconds: The longest wait. Calls that still run then are cancelled, and answered with an error.
         """
         self.is_stopping = True
-        give_up = time.monotonic() + seconds
-        while self._running and time.monotonic() < give_up:
+        deadline = time.monotonic() + seconds
+        while self._running and time.monotonic() < deadline:
             await asyncio.sleep(0.02)
         for scope in list(self._running):
             scope.cancel()
-        await asyncio.sleep(_WRITING)
+        await asyncio.sleep(_ANSWER_WRITE_TIME)
         self.is_stopping = False
 
 

@@ -48,7 +48,7 @@ from pydantic import PrivateAttr, ValidationError
 from pydantic_core import to_json, to_jsonable_python
 
 from haystack_integrations.tools.mcp.serving.results import ResultWriter, well_formed
-from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, InputSchema, reasons_of, without
+from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck, InputSchema, reasons_of, remove_arguments
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_name
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ _UNLIMITED = anyio.CapacityLimiter(inf)
 
 # Arguments of this many characters or more are checked in a thread. 4 MiB take half a minute, which would block other
 # calls.
-_LONG_ARGUMENTS = 100_000
+_MAX_LENGTH_CHECKED_IN_LOOP = 100_000
 
 
 class UnansweredError(ToolError, ResourceError, PromptError):
@@ -157,7 +157,7 @@ class ServedCall:
         # Whether the client no longer waits for it. Threads that it has left behind check this.
         self.is_over: bool = False
         self._pool = pool
-        self._users = 1
+        self._holders = 1
 
     async def __aenter__(self) -> ServedCall:
         """
@@ -169,9 +169,9 @@ class ServedCall:
         try:
             limiter.acquire_on_behalf_of_nowait(self)
         except anyio.WouldBlock:
-            most, waiting = self._pool.max_concurrency, limiter.statistics().tasks_waiting
-            if waiting >= most * _WAITING_PER_PLACE:
-                msg = f"The server is busy: {most} calls are running and {waiting} are waiting. Try again in a while."
+            places, waiting = self._pool.max_concurrency, limiter.statistics().tasks_waiting
+            if waiting >= places * _WAITING_PER_PLACE:
+                msg = f"The server is busy: {places} calls are running and {waiting} are waiting. Try again in a while."
                 raise UnansweredError(msg) from None
             await limiter.acquire_on_behalf_of(self)
         return self
@@ -184,8 +184,8 @@ class ServedCall:
         self._leave()
 
     def _leave(self) -> None:
-        self._users -= 1
-        if not self._users:
+        self._holders -= 1
+        if not self._holders:
             self._limiter.release_on_behalf_of(self)
 
     def check(self) -> None:
@@ -247,7 +247,7 @@ class ServedCall:
                 # This may be long after the call, if the thread was left behind.
                 loop.call_soon_threadsafe(self._leave)
 
-        self._users += 1
+        self._holders += 1
         try:
             result: T = await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=_UNLIMITED)
         finally:
@@ -255,7 +255,7 @@ class ServedCall:
                 self._leave()
         return result
 
-    async def listed(self, value: Any) -> Any:
+    async def read_generator(self, value: Any) -> Any:
         """
         Read a generator, which may take long, without blocking other calls.
 
@@ -268,7 +268,7 @@ class ServedCall:
 
 
 # Seconds to wait for the user's answer. Over HTTP, nothing shows that a client was killed.
-LONGEST_ANSWER = 3600.0
+ANSWER_TIMEOUT = 3600.0
 
 
 async def answer_of_user(asking: Awaitable[T]) -> T:
@@ -279,18 +279,18 @@ async def answer_of_user(asking: Awaitable[T]) -> T:
     :returns: The answer.
     :raises TimeoutError: If there is no answer within an hour.
     """
-    async with asyncio.timeout(LONGEST_ANSWER):
+    async with asyncio.timeout(ANSWER_TIMEOUT):
         return await asking
 
 
 # How long a model's text is collected before it is sent, in seconds. That is often enough for people who read it.
-INTERVAL = 0.25
+TEXT_INTERVAL = 0.25
 # Seconds of silence before a heartbeat. The strictest clients give up on a silent call after some 30 seconds.
-HEARTBEAT = 10.0
+HEARTBEAT_INTERVAL = 10.0
 # How long a call over HTTP that may be short runs before the first notification, in seconds. In the newest revision, a
 # notification turns the answer from JSON into a stream of events, which clients limit to 1 MiB each, and many clients
 # ask for progress in every call.
-PATIENCE = 0.25
+FIRST_REPORT_DELAY = 0.25
 
 
 class ProgressReporter:
@@ -303,30 +303,32 @@ class ProgressReporter:
     It is an asynchronous context manager around the work. If the client did not ask for progress, it does nothing.
     """
 
-    def __init__(self, call: ServedCall, *, total: int | None = None, patient: bool = False) -> None:
+    def __init__(self, call: ServedCall, *, total: int | None = None, delays_first_report: bool = False) -> None:
         """
         Initialize the ProgressReporter.
 
         :param call: The call.
         :param total: The number of steps, if it is known.
-        :param patient: Whether to send nothing for a call over HTTP that ends within `PATIENCE`.
+        :param delays_first_report: Whether to send nothing for a call over HTTP that ends within `FIRST_REPORT_DELAY`.
         """
         self._call = call
         self._total = total
         request = call.context.request_context if call.context is not None else None
-        self._patience = PATIENCE if patient and request is not None and request.request is not None else 0.0
+        self._first_report_delay = (
+            FIRST_REPORT_DELAY if delays_first_report and request is not None and request.request is not None else 0.0
+        )
         # Whether the client asked for progress. Background tasks always report it.
         self.is_wanted: bool = call.context is not None and (request is None or "progressToken" in (request.meta or {}))
         # Pending messages, and whether each is a step (otherwise, it is text).
-        self._news: deque[tuple[str, bool]] = deque()
+        self._pending_messages: deque[tuple[str, bool]] = deque()
         self._steps = 0
         self._since_step = 0
         self._last_step = "Working"
         self._loop = asyncio.get_running_loop()
-        self._any_news = asyncio.Event()
-        self._sending = asyncio.Lock()
+        self._has_messages = asyncio.Event()
+        self._send_lock = asyncio.Lock()
         self._is_open = False
-        self._has_begun = not self._patience
+        self._may_report = not self._first_report_delay
         self._sender: asyncio.Task[None] | None = None
 
     def step(self, message: str) -> None:
@@ -347,8 +349,8 @@ class ProgressReporter:
 
     def _report(self, message: str, *, is_step: bool) -> None:
         if self._is_open:
-            self._news.append((message, is_step))
-            self._loop.call_soon_threadsafe(self._any_news.set)
+            self._pending_messages.append((message, is_step))
+            self._loop.call_soon_threadsafe(self._has_messages.set)
 
     async def __aenter__(self) -> ProgressReporter:
         """
@@ -367,34 +369,34 @@ class ProgressReporter:
         if self._sender is None:
             return
         try:
-            if error is None and self._has_begun:
-                await self._send_news()
+            if error is None and self._may_report:
+                await self._send_messages()
         finally:
             self._sender.cancel()
         await asyncio.wait([self._sender])
 
     async def _send(self) -> None:
-        await asyncio.sleep(self._patience)
-        self._has_begun = True
+        await asyncio.sleep(self._first_report_delay)
+        self._may_report = True
         while True:
             try:
-                async with asyncio.timeout(HEARTBEAT):
-                    await self._any_news.wait()
+                async with asyncio.timeout(HEARTBEAT_INTERVAL):
+                    await self._has_messages.wait()
             except TimeoutError:
-                self._news.append((f"{self._last_step} ...", False))
-            self._any_news.clear()
-            await self._send_news()
+                self._pending_messages.append((f"{self._last_step} ...", False))
+            self._has_messages.clear()
+            await self._send_messages()
             # Collect more text, which may follow.
-            await asyncio.sleep(INTERVAL)
+            await asyncio.sleep(TEXT_INTERVAL)
 
-    async def _send_news(self) -> None:
+    async def _send_messages(self) -> None:
         # Errors of a closed connection are ignored, because the client's call is cancelled then anyway.
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-            async with self._sending:
-                while self._news:
-                    message, is_step = self._news.popleft()
-                    while not is_step and self._news and not self._news[0][1]:
-                        message += self._news.popleft()[0]
+            async with self._send_lock:
+                while self._pending_messages:
+                    message, is_step = self._pending_messages.popleft()
+                    while not is_step and self._pending_messages and not self._pending_messages[0][1]:
+                        message += self._pending_messages.popleft()[0]
                     await self._notify(message, is_step=is_step)
 
     async def _notify(self, message: str, *, is_step: bool) -> None:
@@ -475,13 +477,13 @@ class ServedTool(Tool):
             raise ValueError(msg)
         if options.output_schema is not None:
             output_schema = dict(options.output_schema) if options.output_schema else None
-        shown = without(_listable(options.name or name, parameters), options.bound)
-        own = {"description": description, "annotations": options.annotations, "auth": auth}
-        given: Any = {**own, **options.of_component()}
+        shown_parameters = remove_arguments(_listable_schema(options.name or name, parameters), options.bound)
+        defaults = {"description": description, "annotations": options.annotations, "auth": auth}
+        properties: Any = {**defaults, **options.of_component()}
         tool = cls(
             name=options.name or name,
-            **given,
-            parameters=shown,
+            **properties,
+            parameters=shown_parameters,
             output_schema=output_schema,
             timeout=options.timeout,
             task_config=TaskConfig(mode="required")
@@ -491,7 +493,7 @@ class ServedTool(Tool):
         tool._body = body
         tool._options = options
         tool._pool = pool.limited_by(options)
-        tool._arguments = ArgumentCheck(tool.name, shown, inputs)
+        tool._arguments = ArgumentCheck(tool.name, shown_parameters, inputs)
         tool._results = ResultWriter(tool.name, output_schema, options)
         tool._bound = bind_per_call(options.bound)
         return tool
@@ -517,7 +519,7 @@ class ServedTool(Tool):
             try:
                 async with limit, self._bound() as bound:
                     check = partial(self._arguments.check, arguments, strict=strict)
-                    is_long = len(repr(arguments)) > _LONG_ARGUMENTS
+                    is_long = len(repr(arguments)) > _MAX_LENGTH_CHECKED_IN_LOOP
                     checked = await anyio.to_thread.run_sync(check, abandon_on_cancel=True) if is_long else check()
                     return self._results.result(await self._call({**checked, **bound}, context))
             except TimeoutError:
@@ -537,7 +539,7 @@ class ServedTool(Tool):
             async with ServedCall(self._pool, self.name, context) as call:
                 return await self._body(arguments, call)
         except Exception as error:
-            failure = _well_formed(_for_client(error))
+            failure = _with_valid_text(_error_for_client(error))
             if failure is error:
                 raise
         except (GeneratorExit, asyncio.CancelledError):
@@ -548,7 +550,7 @@ class ServedTool(Tool):
         raise failure
 
 
-def _for_client(error: Exception) -> BaseException:
+def _error_for_client(error: Exception) -> BaseException:
     """
     Choose the error to show the client, or to log if errors are masked.
 
@@ -568,17 +570,17 @@ def _for_client(error: Exception) -> BaseException:
     return inner if quotes_arguments or isinstance(inner, ToolError) else error
 
 
-def _well_formed(error: BaseException) -> BaseException:
+def _with_valid_text(error: BaseException) -> BaseException:
     """Repair the text of an error. Over stdio, writing half of a surrogate pair would end the server."""
     text = well_formed(str(error))
     if text == str(error):
         return error
-    mended = ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
-    mended.__cause__ = error
-    return mended
+    repaired = ToolError(text, log_level=error.log_level) if isinstance(error, ToolError) else RuntimeError(text)
+    repaired.__cause__ = error
+    return repaired
 
 
-def _listable(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _listable_schema(tool_name: str, parameters: dict[str, Any]) -> dict[str, Any]:
     """Return a schema of type 'object' that can be written as JSON. A single other schema would break the listing."""
     try:
         # Members of an Enum are written as clients send them.
@@ -614,17 +616,17 @@ def bind_per_call(bound: Mapping[str, Any]) -> Bound:
         name if name.isidentifier() and not iskeyword(name) else f"_dependency_{number}": name
         for number, name in enumerate(dependencies)
     }
-    sign(function, (), {parameter: dependencies[name] for parameter, name in names.items()})
+    set_signature(function, (), {parameter: dependencies[name] for parameter, name in names.items()})
 
     @asynccontextmanager
     async def for_call() -> AsyncIterator[dict[str, Any]]:
-        async with resolve_dependencies(function, {}) as found:
-            yield {**bound, **{names[parameter]: value for parameter, value in found.items()}}
+        async with resolve_dependencies(function, {}) as resolved:
+            yield {**bound, **{names[parameter]: value for parameter, value in resolved.items()}}
 
     return for_call
 
 
-def sign(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
+def set_signature(function: Any, names: tuple[str, ...], dependencies: Mapping[str, Any]) -> None:
     """
     Set the signature of a function.
 
@@ -656,7 +658,7 @@ class NoSuchThingError(FastMCPError, NotFoundError):
         super().__init__(message, log_level=python_logging.INFO)
 
 
-def refused(message: str) -> InvalidRequestError:
+def invalid_request(message: str) -> InvalidRequestError:
     """
     Make the error for an argument of a client that cannot be used. The client sees the message.
 
@@ -671,15 +673,15 @@ class ReadRunner:
     Runs the reads of one served thing, in threads and within the limits of its options.
     """
 
-    def __init__(self, what: str, options: ServeOptions, pool: CallPool) -> None:
+    def __init__(self, subject: str, options: ServeOptions, pool: CallPool) -> None:
         """
         Initialize the ReadRunner.
 
-        :param what: What is read, for messages.
+        :param subject: What is read, for messages.
         :param options: Its options.
         :param pool: The pool, unless the options have a separate limit.
         """
-        self._what = what
+        self._subject = subject
         self._bound = bind_per_call(options.bound)
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)
@@ -716,7 +718,7 @@ class ReadRunner:
         except TimeoutError:
             if not limit.expired():
                 raise
-        msg = f"{self._what} took longer than {self._timeout} s"
+        msg = f"{self._subject} took longer than {self._timeout} s"
         raise UnansweredError(msg)
 
 

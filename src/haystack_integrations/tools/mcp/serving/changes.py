@@ -30,26 +30,30 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 Listing = Literal["tools", "resources", "prompts"]
 
 # The most sessions that are notified. The oldest ones are dropped.
-_MOST_SESSIONS = 1000
+_MAX_SESSIONS = 1000
 
 _EVENTS: dict[Listing, subscriptions.ServerEvent] = {
     "tools": subscriptions.ToolsListChanged(),
     "resources": subscriptions.ResourcesListChanged(),
     "prompts": subscriptions.PromptsListChanged(),
 }
-_ALL: tuple[Listing, ...] = tuple(_EVENTS)
+_ALL_LISTINGS: tuple[Listing, ...] = tuple(_EVENTS)
 
 # The methods that change a FastMCP server while it runs, and the lists that they change.
-_SERVER_METHODS: dict[str, tuple[Listing, ...]] = dict.fromkeys(("enable", "disable", "mount", "add_provider"), _ALL)
-_COMPONENTS: dict[str, Listing] = {
+_SERVER_METHODS: dict[str, tuple[Listing, ...]] = dict.fromkeys(
+    ("enable", "disable", "mount", "add_provider"), _ALL_LISTINGS
+)
+_LISTING_BY_COMPONENT: dict[str, Listing] = {
     "tool": "tools",
     "resource": "resources",
     "template": "resources",
     "prompt": "prompts",
 }
 # The decorators of the server use these as well.
-_LOCAL_METHODS: dict[str, tuple[Listing, ...]] = {
-    f"{verb}_{component}": (listing,) for component, listing in _COMPONENTS.items() for verb in ("add", "remove")
+_PROVIDER_METHODS: dict[str, tuple[Listing, ...]] = {
+    f"{verb}_{component}": (listing,)
+    for component, listing in _LISTING_BY_COMPONENT.items()
+    for verb in ("add", "remove")
 }
 
 
@@ -76,7 +80,7 @@ class ChangeAnnouncer(Middleware):
         }
         self._watched: set[int] = set()
         self._watch_methods(server, _SERVER_METHODS)
-        self._watch_methods(server.local_provider, _LOCAL_METHODS)
+        self._watch_methods(server.local_provider, _PROVIDER_METHODS)
         self.watch_providers(server.providers)
 
     def list_changed(self, listing: Listing) -> None:
@@ -85,7 +89,7 @@ class ChangeAnnouncer(Middleware):
 
         :param listing: `"tools"`, `"resources"` or `"prompts"`.
         """
-        self._bus.tell(_EVENTS[listing])
+        self._bus.deliver(_EVENTS[listing])
         for each in list(self._sessions.values()):
             send = getattr(each.session, f"send_{listing.removesuffix('s')}_list_changed")
             _call_in(each.loop, each.notify, listing, send)
@@ -96,7 +100,7 @@ class ChangeAnnouncer(Middleware):
 
         :param uri: The URI of the resource.
         """
-        self._bus.tell(subscriptions.ResourceUpdated(uri))
+        self._bus.deliver(subscriptions.ResourceUpdated(uri))
         for each in list(self._sessions.values()):
             if uri in each.subscriptions:
                 _call_in(each.loop, each.notify, uri, functools.partial(each.session.send_resource_updated, uri))
@@ -163,7 +167,7 @@ class ChangeAnnouncer(Middleware):
 
     def _session(self, context: Context) -> _Session:
         if context.session_id not in self._sessions:
-            while len(self._sessions) >= _MOST_SESSIONS:
+            while len(self._sessions) >= _MAX_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
             self._sessions[context.session_id] = _Session(context.session)
         return self._sessions[context.session_id]
@@ -225,9 +229,9 @@ class _LoopBus(subscriptions.SubscriptionBus):
         self._listeners: dict[object, Callable[[subscriptions.ServerEvent], None]] = {}
 
     async def publish(self, event: subscriptions.ServerEvent) -> None:
-        self.tell(event)
+        self.deliver(event)
 
-    def tell(self, event: subscriptions.ServerEvent) -> None:
+    def deliver(self, event: subscriptions.ServerEvent) -> None:
         for hand_over in list(self._listeners.values()):
             hand_over(event)
 
@@ -259,7 +263,7 @@ def announcer_of(server: FastMCP[Any]) -> ChangeAnnouncer:
 def _with_notifications(result: Any) -> Any:
     """Declare the capabilities for notifications in the result of `initialize` or `server/discover`."""
     capabilities = getattr(result, "capabilities", None)
-    for each in _ALL:
+    for each in _ALL_LISTINGS:
         capability = getattr(capabilities, each, None)
         if capability is not None:
             capability.list_changed = True

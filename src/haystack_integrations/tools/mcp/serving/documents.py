@@ -28,7 +28,7 @@ from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
     NoSuchThingError,
     ReadRunner,
-    refused,
+    invalid_request,
 )
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
 from haystack_integrations.tools.mcp.serving.sources import (
@@ -42,11 +42,11 @@ from haystack_integrations.tools.mcp.serving.sources import (
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-_JSON = "application/json"
+_JSON_TYPE = "application/json"
 # The most documents in a listing by default.
 _DEFAULT_LIMIT = 50
 # The most digits of a number in a URI.
-_LONGEST_NUMBER = 9
+_MAX_DIGITS = 9
 _NEEDED_METHODS = ("filter_documents",)
 
 _SEARCH_HELP = (
@@ -70,8 +70,8 @@ def document_store_sources(
     :returns: A source for each.
     :raises ValueError: If something is not a document store, or its name cannot be used.
     """
-    for name, store, own in options.each("document_stores", document_stores, "document stores"):
-        yield _ServedStore(name, store, own, pool)
+    for name, store, own_options in options.each("document_stores", document_stores, "document stores"):
+        yield _ServedStore(name, store, own_options, pool)
 
 
 class _ServedStore(Source):
@@ -91,20 +91,24 @@ class _ServedStore(Source):
         self._limit = options.max_documents or _DEFAULT_LIMIT
         self._uri = f"documents://{name}"
         shown = options.name or name
-        of_all = {"description": f"The documents of '{shown}'.", **options.of_component()}
+        list_properties = {"description": f"The documents of '{shown}'.", **options.of_component()}
         # The store's title and description do not apply to its documents.
-        common = {key: each for key, each in of_all.items() if key not in ("title", "description")}
-        self._of_document = {
+        common = {key: each for key, each in list_properties.items() if key not in ("title", "description")}
+        self._document_properties = {
             "name": f"{shown}_document",
             "description": f"One document of '{shown}', by its id: the text, and the binary data if it has some.",
             **common,
         }
-        of_search = {"name": f"{shown}_search", "description": _SEARCH_HELP.format(name=shown), **common}
-        self._resource = Resource.from_function(self._read_list, self._uri, name=shown, mime_type=_JSON, **of_all)
+        search_properties = {"name": f"{shown}_search", "description": _SEARCH_HELP.format(name=shown), **common}
+        self._resource = Resource.from_function(
+            self._read_list, self._uri, name=shown, mime_type=_JSON_TYPE, **list_properties
+        )
         self._templates: list[ResourceTemplate] = [
-            ResourceTemplate.from_function(self._read_document, f"{self._uri}/{{document_id}}", **self._of_document),
             ResourceTemplate.from_function(
-                self._search, f"{self._uri}{{?filters,limit,offset}}", mime_type=_JSON, **of_search
+                self._read_document, f"{self._uri}/{{document_id}}", **self._document_properties
+            ),
+            ResourceTemplate.from_function(
+                self._search, f"{self._uri}{{?filters,limit,offset}}", mime_type=_JSON_TYPE, **search_properties
             ),
         ]
 
@@ -129,16 +133,16 @@ class _ServedStore(Source):
         """
         if uri == self._uri:
             return [self._resource]
-        store, _, written = uri.rpartition("/")
-        if store != self._uri or not written or any(each in written for each in "?#"):
+        store, _, encoded_id = uri.rpartition("/")
+        if store != self._uri or not encoded_id or any(each in encoded_id for each in "?#"):
             return []
         # The id is decoded and the URI built anew, so that a disabled document is disabled in every spelling.
-        document_id = unquote(written, errors="surrogatepass")
+        document_id = unquote(encoded_id, errors="surrogatepass")
 
         async def read() -> ResourceResult:
             return await self._read_document(document_id)
 
-        return [Resource.from_function(read, self._uri_of(document_id), **self._of_document)]
+        return [Resource.from_function(read, self._uri_of(document_id), **self._document_properties)]
 
     async def _filter(self, filters: dict[str, Any] | None) -> list[Document]:
         """
@@ -162,14 +166,14 @@ class _ServedStore(Source):
         return f"{self._uri}/{quote(document_id, safe='', errors='surrogatepass')}"
 
     async def _read_list(self) -> ResourceResult:
-        return await self._found(None, self._limit, 0)
+        return await self._search_result(None, self._limit, 0)
 
     async def _search(self, filters: str = "", limit: str = "", offset: str = "") -> ResourceResult:
         # A client cannot exceed the limit that the operator has set.
-        most = min(_number("limit", limit, self._limit), self._limit)
-        return await self._found(_parsed(filters), most, _number("offset", offset, 0))
+        max_documents = min(_parse_number("limit", limit, self._limit), self._limit)
+        return await self._search_result(_parse_filters(filters), max_documents, _parse_number("offset", offset, 0))
 
-    async def _found(self, filters: dict[str, Any] | None, limit: int, offset: int) -> ResourceResult:
+    async def _search_result(self, filters: dict[str, Any] | None, limit: int, offset: int) -> ResourceResult:
         try:
             found = await self._filter(filters)
         except (FilterError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -178,19 +182,19 @@ class _ServedStore(Source):
             logger.info("Filters of a client could not be used: {error}", error=error)
             # The text of the error is not sent, because it may quote anything in the store.
             msg = f"`filters` cannot be used with '{self._name}': check fields, operators and the types of values"
-            raise refused(msg) from error
+            raise invalid_request(msg) from error
         writer = JsonWriter(self._options)
-        part = found[offset : offset + limit]
+        page = found[offset : offset + limit]
         documents = [
             {"uri": self._uri_of(document.id), **written}
-            for document, written in zip(part, writer.write(part), strict=True)
+            for document, written in zip(page, writer.write(page), strict=True)
         ]
         answer: dict[str, Any] = {"store": self._name, "count": len(found), "offset": offset, "documents": documents}
         if len(documents) < len(found):
             writer.notes.append(f"{len(documents)} of {len(found)} documents are returned, from {offset} on.")
         if writer.notes:
             answer["notes"] = writer.notes
-        return ResourceResult([ResourceContent(json.dumps(answer, ensure_ascii=False), mime_type=_JSON)])
+        return ResourceResult([ResourceContent(json.dumps(answer, ensure_ascii=False), mime_type=_JSON_TYPE)])
 
     async def _read_document(self, document_id: str) -> ResourceResult:
         filters = {"field": "id", "operator": "==", "value": document_id}
@@ -209,26 +213,26 @@ class _ServedStore(Source):
         return ResourceResult(contents or [ResourceContent("", meta=meta)])
 
 
-def _parsed(filters: str) -> dict[str, Any] | None:
+def _parse_filters(filters: str) -> dict[str, Any] | None:
     if not filters.strip():
         return None
     try:
         parsed = json.loads(filters)
     except (ValueError, RecursionError):
         msg = '`filters` must be JSON, like {"field": "meta.language", "operator": "==", "value": "en"}'
-        raise refused(msg) from None
+        raise invalid_request(msg) from None
     if not isinstance(parsed, dict):
         msg = f"`filters` must be a JSON object, not {type(parsed).__name__}"
-        raise refused(msg)
+        raise invalid_request(msg)
     return parsed
 
 
-def _number(argument: str, value: str, default: int) -> int:
+def _parse_number(argument: str, value: str, default: int) -> int:
     if not value:
         return default
-    if not value.isascii() or not value.isdigit() or len(value) > _LONGEST_NUMBER:
+    if not value.isascii() or not value.isdigit() or len(value) > _MAX_DIGITS:
         msg = f"`{argument}` must be a number from 0 on"
-        raise refused(msg)
+        raise invalid_request(msg)
     return int(value)
 
 

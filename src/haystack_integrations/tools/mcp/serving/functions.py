@@ -44,23 +44,23 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     output_sockets,
     parameter_descriptions,
 )
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, sign
-from haystack_integrations.tools.mcp.serving.results import OF_HAYSTACK, Answer
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, set_signature
+from haystack_integrations.tools.mcp.serving.results import HAYSTACK_TYPES, Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
     InputSchema,
     ServedInput,
     invalid_arguments,
     is_servable,
+    keep_arguments,
     object_schema,
-    only,
     output_schema,
     reasons_of,
 )
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, check_known
 
 # Haystack's classes for content other than text.
-_MEDIA = (ByteStream, FileContent, ImageContent)
+_MEDIA_TYPES = (ByteStream, FileContent, ImageContent)
 
 
 def serve_function(
@@ -86,21 +86,21 @@ def serve_function(
     except (NameError, PydanticUserError, TypeError, ValueError) as error:
         msg = f"The function {getattr(function, '__name__', function)!r} cannot be served as a tool: {error}"
         raise ValueError(msg) from error
-    options = _declared(parsed).overridden_by(options_of(parsed.name))
-    _check(parsed, options)
-    said = _said_by_function(parsed.fn)
+    options = _decorator_options(parsed).overridden_by(options_of(parsed.name))
+    _check_options(parsed, options)
+    declaration = _declaration_of_function(parsed.fn)
     given = {
         name: ServedInput(hint, required=False)
-        for name, hint in said.types.items()
+        for name, hint in declaration.types.items()
         # Not if the type has a ByteStream and also a text or path: for components, these name a file, which only the
         # server may choose, and functions may give them any meaning.
-        if _mentions(hint, OF_HAYSTACK) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
+        if _mentions(hint, HAYSTACK_TYPES) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
     inputs = InputSchema(given) if given else None
-    called = parsed.fn
-    is_async = inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+    function_to_call = parsed.fn
+    is_async = inspect.iscoroutinefunction(function_to_call) or inspect.isasyncgenfunction(function_to_call)
 
-    @functools.wraps(without_injected_parameters(called))
+    @functools.wraps(without_injected_parameters(function_to_call))
     def converted(**arguments: Any) -> dict[str, Any]:
         return arguments
 
@@ -111,21 +111,21 @@ def serve_function(
             given = adapter.validate_python(arguments)
         except ValidationError as error:
             raise invalid_arguments(call.tool_name, reasons_of(error)) from None
-        async with resolve_dependencies(called, given) as resolved:
+        async with resolve_dependencies(function_to_call, given) as resolved:
             kwargs = {**resolved, **_resolved_by_docket.get()}
             if is_async or not parsed.run_in_thread:
-                result = called(**kwargs)
+                result = function_to_call(**kwargs)
             else:
                 # A timeout leaves this thread behind; FastMCP would wait for its own.
-                result = await call.in_thread(lambda: _listed(called(**kwargs)))
+                result = await call.in_thread(lambda: _read_generator(function_to_call(**kwargs)))
             if inspect.isawaitable(result):
                 result = await result
-            return [each async for each in result] if inspect.isasyncgen(result) else _listed(result)
+            return [each async for each in result] if inspect.isasyncgen(result) else _read_generator(result)
 
     tool = ServedTool.create(
         name=parsed.name,
         description=parsed.description,
-        parameters=_described(parsed.parameters, said, inputs),
+        parameters=_parameters_for_clients(parsed.parameters, declaration, inputs),
         inputs=inputs,
         output_schema=_result_schema(parsed),
         body=body,
@@ -133,19 +133,19 @@ def serve_function(
         pool=pool,
         auth=parsed.auth,
     )
-    on_docket = _on_docket(parsed.fn)
-    if on_docket and options.task:
+    docket_dependencies = _docket_dependencies(parsed.fn)
+    if docket_dependencies and options.task:
         # Docket runs this method of the tool, and reads dependencies from its signature, which lacks them.
-        object.__setattr__(tool, "run", _run_by_docket(tool.run, on_docket))
+        object.__setattr__(tool, "run", _run_by_docket(tool.run, docket_dependencies))
     return tool
 
 
-def _listed(result: Any) -> Any:
+def _read_generator(result: Any) -> Any:
     # A generator is read in the function's thread, because it may use objects of that thread, such as SQLite cursors.
     return list(result) if inspect.isgenerator(result) else result
 
 
-def _check(parsed: FunctionTool, options: ServeOptions) -> None:
+def _check_options(parsed: FunctionTool, options: ServeOptions) -> None:
     """Refuse options that would be ignored, or would make each call fail."""
     parameters = inspect.signature(parsed.fn).parameters
     check_known("bound", options.bound, parameters, f"the parameters of the function '{parsed.name}'")
@@ -157,7 +157,7 @@ def _check(parsed: FunctionTool, options: ServeOptions) -> None:
         raise ValueError(msg)
 
 
-def _declared(parsed: FunctionTool) -> ServeOptions:
+def _decorator_options(parsed: FunctionTool) -> ServeOptions:
     """Return the settings of a function's decorator as options."""
     mode = parsed.task_config.mode
     return ServeOptions(
@@ -178,7 +178,7 @@ _resolved_by_docket: ContextVar[Mapping[str, Any]] = ContextVar(
 )
 
 
-def _on_docket(function: Callable[..., Any]) -> dict[str, Any]:
+def _docket_dependencies(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the dependencies that only Docket can resolve, as they concern a whole task: `Timeout`, `Retry` ..."""
     return {
         name: each.default
@@ -201,14 +201,14 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
         finally:
             _resolved_by_docket.reset(token)
 
-    sign(run_with, ("arguments",), dependencies)
+    set_signature(run_with, ("arguments",), dependencies)
     return run_with
 
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
-    own, of_fastmcp = return_schema(parsed.fn), _derived_schema(parsed.fn)
+    derived, derived_by_fastmcp = return_schema(parsed.fn), _derived_schema(parsed.fn)
     # FastMCP's decorator may have set another schema, or none. Texts are compared, because NaN does not equal itself.
-    return own if repr(parsed.output_schema) == repr(of_fastmcp) else parsed.output_schema
+    return derived if repr(parsed.output_schema) == repr(derived_by_fastmcp) else parsed.output_schema
 
 
 def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
@@ -225,9 +225,9 @@ def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
         declared = None
     derived = _derived_schema(function)
     # Media become content for the model, which output schemas do not cover.
-    if _mentions(declared, _MEDIA) or (derived is None and not _mentions(declared, OF_HAYSTACK)):
+    if _mentions(declared, _MEDIA_TYPES) or (derived is None and not _mentions(declared, HAYSTACK_TYPES)):
         return None
-    if derived is None or derived.get(WRAP_RESULT) or declared in OF_HAYSTACK:
+    if derived is None or derived.get(WRAP_RESULT) or declared in HAYSTACK_TYPES:
         return {**output_schema({"result": declared}), "required": ["result"], WRAP_RESULT: True}
     return object_schema(declared)
 
@@ -261,16 +261,16 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         raise ValueError(msg)
     # Tools of Haystack 3 may have only an asynchronous function.
     function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
-    said = _said_by_component(component_of(tool)) if is_component else _said_by_function(function)
-    options = _with_dependencies(options, said)
-    _check_state(tool, said, options)
+    declaration = _declaration_of_component(component_of(tool)) if is_component else _declaration_of_function(function)
+    options = _with_dependencies(options, declaration)
+    _check_state(tool, declaration, options)
     parameters = _shown_parameters(tool, options)
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
     given = {
         name: ServedInput(declared, required=False)
-        for name, declared in said.types.items()
+        for name, declared in declaration.types.items()
         # Components convert everything else themselves, and an AgentTool has a separate schema for its task.
-        if name in shown_names and not is_agent and (not is_component or _mentions(declared, OF_HAYSTACK))
+        if name in shown_names and not is_agent and (not is_component or _mentions(declared, HAYSTACK_TYPES))
         if is_servable(declared)
     }
     inputs = InputSchema(given) if given else None
@@ -278,18 +278,20 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     if function is not None and function.__doc__ and description == function.__doc__:
         description = parse_docstring(function).description or ""
     # Defaults like `Field(10, le=20)`, which pydantic would resolve, but Haystack passes on unresolved.
-    fields = {
-        name: each for name, each in said.defaults.items() if isinstance(each, FieldInfo) and not each.is_required()
+    field_defaults = {
+        name: each
+        for name, each in declaration.defaults.items()
+        if isinstance(each, FieldInfo) and not each.is_required()
     }
-    hidden = _from_state(tool, said) - {*shown_names, *options.bound}
+    state_arguments = _arguments_from_state(tool, declaration) - {*shown_names, *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
-        if not hidden.isdisjoint(arguments):
+        if not state_arguments.isdisjoint(arguments):
             # A schema that allows any name would let these through.
-            found = sorted(hidden.intersection(arguments))
+            found = sorted(state_arguments.intersection(arguments))
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
-        defaults = {name: each.get_default(call_default_factory=True) for name, each in fields.items()}
-        result = await call.listed(await _invoke(tool, {**defaults, **arguments}, call))
+        defaults = {name: each.get_default(call_default_factory=True) for name, each in field_defaults.items()}
+        result = await call.read_generator(await _invoke(tool, {**defaults, **arguments}, call))
         if not tool.outputs_to_string:
             return result
         # The model sees the same as it would in an Agent. The steps of an AgentTool are not shown to anyone.
@@ -299,7 +301,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     return ServedTool.create(
         name=tool.name,
         description=description,
-        parameters=_described(parameters, said, inputs),
+        parameters=_parameters_for_clients(parameters, declaration, inputs),
         inputs=inputs,
         output_schema=None if is_agent else _output_schema(tool, function, options),
         body=body,
@@ -315,7 +317,7 @@ async def _invoke(tool: Any, arguments: dict[str, Any], call: ServedCall) -> Any
 
 
 @dataclasses.dataclass(frozen=True)
-class _Said:
+class _Declaration:
     """
     The parameters of the function or component behind a tool, as far as they can be read.
 
@@ -329,38 +331,38 @@ class _Said:
     types: Mapping[str, Any]
     defaults: Mapping[str, Any]
     descriptions: Mapping[str, str]
-    kept: tuple[str, ...] = ("default",)
+    kept_keywords: tuple[str, ...] = ("default",)
 
 
-def _said_by_function(function: Callable[..., Any] | None) -> _Said:
+def _declaration_of_function(function: Callable[..., Any] | None) -> _Declaration:
     if function is None:
-        return _Said({}, {}, {})
+        return _Declaration({}, {}, {})
     parameters = inspect.signature(function).parameters
     try:
         hints = get_type_hints(function, include_extras=True)
     except (NameError, TypeError):
         hints = {}
     types = {name: hint for name, hint in hints.items() if name in parameters}
-    annotated = {name: said for name, hint in types.items() if (said := annotated_description(hint))}
+    annotated = {name: description for name, hint in types.items() if (description := annotated_description(hint))}
     in_docstring = parse_docstring(function).parameters if inspect.getdoc(function) else {}
-    return _Said(types, {name: each.default for name, each in parameters.items()}, {**in_docstring, **annotated})
+    return _Declaration(types, {name: each.default for name, each in parameters.items()}, {**in_docstring, **annotated})
 
 
-def _said_by_component(component: Any) -> _Said:
+def _declaration_of_component(component: Any) -> _Declaration:
     sockets = input_sockets(component)
-    return _Said(
+    return _Declaration(
         {name: each.type for name, each in sockets.items()},
         {name: inspect.Parameter.empty if each.is_mandatory else None for name, each in sockets.items()},
         parameter_descriptions(component),
-        kept=("default", "description"),
+        kept_keywords=("default", "description"),
     )
 
 
-def _with_dependencies(options: ServeOptions, said: _Said) -> ServeOptions:
+def _with_dependencies(options: ServeOptions, declaration: _Declaration) -> ServeOptions:
     """Bind the values that FastMCP injects into functions: its Context and `Depends`. Clients never set them."""
     injected: dict[str, Any] = {}
-    for name, hint in said.types.items():
-        for each in (said.defaults[name], hint, *get_args(hint)):
+    for name, hint in declaration.types.items():
+        for each in (declaration.defaults[name], hint, *get_args(hint)):
             if each is Context:
                 injected[name] = CurrentContext()
             elif isinstance(each, Dependency) and not _is_of_docket(each):
@@ -368,20 +370,24 @@ def _with_dependencies(options: ServeOptions, said: _Said) -> ServeOptions:
     return dataclasses.replace(options, bound={**injected, **options.bound}) if injected else options
 
 
-def _described(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
+def _parameters_for_clients(
+    parameters: dict[str, Any], declaration: _Declaration, inputs: InputSchema | None
+) -> dict[str, Any]:
     """Replace the schemas of Haystack's classes by the form that clients send, and add missing descriptions."""
-    return _with_descriptions(_in_haystack_form(parameters, said, inputs), said.descriptions)
+    return _with_descriptions(_in_haystack_form(parameters, declaration, inputs), declaration.descriptions)
 
 
-def _in_haystack_form(parameters: dict[str, Any], said: _Said, inputs: InputSchema | None) -> dict[str, Any]:
+def _in_haystack_form(
+    parameters: dict[str, Any], declaration: _Declaration, inputs: InputSchema | None
+) -> dict[str, Any]:
     # These definitions are renamed, because there may be others of the same classes in pydantic's form.
     written = json.dumps(inputs.json_schema if inputs else {}).replace('"#/$defs/', '"#/$defs/haystack.')
     form: dict[str, Any] = json.loads(written)
     properties = dict(parameters.get("properties", {}))
     for name in properties.keys() & form.get("properties", {}).keys():
-        if _mentions(said.types[name], OF_HAYSTACK):
-            own = {key: each for key, each in properties[name].items() if key in said.kept}
-            properties[name] = {**form["properties"][name], **own}
+        if _mentions(declaration.types[name], HAYSTACK_TYPES):
+            kept = {key: each for key, each in properties[name].items() if key in declaration.kept_keywords}
+            properties[name] = {**form["properties"][name], **kept}
             parameters = {**parameters, "properties": properties}
             if "$defs" in form:
                 own_form = {f"haystack.{key}": each for key, each in form["$defs"].items()}
@@ -402,15 +408,18 @@ def _with_descriptions(parameters: dict[str, Any], descriptions: Mapping[str, st
     return {**parameters, "properties": {**properties, **described}} if described else parameters
 
 
-def _from_state(tool: Tool, said: _Said) -> set[str]:
-    return {*(tool.inputs_from_state or {}).values(), *(name for name in said.types if is_state_type(said.types[name]))}
+def _arguments_from_state(tool: Tool, declaration: _Declaration) -> set[str]:
+    return {
+        *(tool.inputs_from_state or {}).values(),
+        *(name for name in declaration.types if is_state_type(declaration.types[name])),
+    }
 
 
-def _check_state(tool: Tool, said: _Said, options: ServeOptions) -> None:
+def _check_state(tool: Tool, declaration: _Declaration, options: ServeOptions) -> None:
     """Refuse a tool with a required argument from State, which does not exist outside an Agent."""
     known = {*tool.parameters.get("properties", {}), *options.bound}
-    for name in sorted(_from_state(tool, said) - known):
-        if said.defaults.get(name) is inspect.Parameter.empty:
+    for name in sorted(_arguments_from_state(tool, declaration) - known):
+        if declaration.defaults.get(name) is inspect.Parameter.empty:
             raise needs_state(tool.name, name)
 
 
@@ -429,7 +438,7 @@ def chosen_parameters(tool_name: str, parameters: dict[str, Any], options: Serve
     if isinstance(options.inputs, Mapping):
         msg = f"`inputs` of tool '{tool_name}' must be a list of its arguments, because they cannot be renamed"
         raise ValueError(msg)
-    chosen = only(parameters, options.inputs, tool_name)
+    chosen = keep_arguments(parameters, options.inputs, tool_name)
     required = [name for name in parameters.get("required", []) if name not in (*options.inputs, *options.bound)]
     if required:
         msg = (
@@ -468,7 +477,7 @@ def _shown_parameters(tool: Tool, options: ServeOptions) -> dict[str, Any]:
                 "`input_mapping`, or say which inputs clients may set: ServeOptions(inputs=[...])."
             )
             raise ValueError(msg)
-        return only(parameters, required, tool.name)
+        return keep_arguments(parameters, required, tool.name)
     return parameters
 
 

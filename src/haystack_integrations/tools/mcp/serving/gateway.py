@@ -59,7 +59,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # The most times that a server may ask during one call.
-_MOST_QUESTIONS = 20
+_MAX_QUESTIONS = 20
 
 
 def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> ServedTool:
@@ -84,13 +84,13 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
         try:
             return await _call(tool, arguments, call)
         except MCPInvocationError as error:
-            failure = _failure(tool, error)
+            failure = _error_for_client(tool, error)
         raise failure
 
     definition = tool._connection._latest_definition(tool.remote_name)
     icons = (definition and definition.icons) or ()
     declared = ServeOptions(
-        meta=_public(tool.meta), title=tool.title or None, icons=icons, annotations=tool.annotations
+        meta=_without_fastmcp_meta(tool.meta), title=tool.title or None, icons=icons, annotations=tool.annotations
     )
     # Structured results must be objects in FastMCP, and in all revisions before 2026-07-28.
     is_object = (tool.output_schema or {}).get("type") == "object"
@@ -105,7 +105,7 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     )
 
 
-def _public(meta: dict[str, Any] | None) -> dict[str, Any]:
+def _without_fastmcp_meta(meta: dict[str, Any] | None) -> dict[str, Any]:
     # FastMCP writes its own metadata there, for example tags and versions.
     return {key: value for key, value in (meta or {}).items() if key not in ("fastmcp", "_fastmcp")}
 
@@ -119,7 +119,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         await call.progress(report["progress"], report["total"], report["message"])
 
     context = call.context
-    pending, answers = _continued(tool, context)
+    pending, answers = _continued_call(tool, context)
     for asked in itertools.count():
         try:
             if pending is None:
@@ -139,8 +139,8 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         if call.asks_by_result:
             state = json.dumps(pending.to_dict())
             return types.InputRequiredResult(input_requests=pending.requests, request_state=state)
-        if asked == _MOST_QUESTIONS:
-            msg = f"The server behind the tool asked more than {_MOST_QUESTIONS} times."
+        if asked == _MAX_QUESTIONS:
+            msg = f"The server behind the tool asked more than {_MAX_QUESTIONS} times."
             raise ToolError(msg)
         answers = {question.key: await _ask(context, question) for question in pending.questions}
 
@@ -151,7 +151,7 @@ def _result(result: Any) -> Any:
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
         return result
-    changed: dict[str, Any] = {"meta": _own(result.meta)}
+    changed: dict[str, Any] = {"meta": _forwarded_meta(result.meta)}
     if not isinstance(result.structured_content, dict):
         if not result.content and result.structured_content is not None:
             text = json.dumps(result.structured_content, ensure_ascii=False)
@@ -160,13 +160,13 @@ def _result(result: Any) -> Any:
     return result.model_copy(update=changed)
 
 
-def _own(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def _forwarded_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return `_meta` without the protocol's entries about the connection itself, which do not apply to the client's."""
-    own = {key: value for key, value in (meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
-    return own or None
+    forwarded = {key: value for key, value in (meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    return forwarded or None
 
 
-def _continued(tool: MCPTool, context: Context | None) -> tuple[MCPPendingCall | None, dict[str, Any]]:
+def _continued_call(tool: MCPTool, context: Context | None) -> tuple[MCPPendingCall | None, dict[str, Any]]:
     """Return the pending call that a client continues, and the client's answers."""
     if context is None or not context.request_state or context.input_responses is None:
         return None, {}
@@ -207,21 +207,21 @@ async def _ask(context: Context, question: Any) -> Any:
     return _answer(response)
 
 
-def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
+def _error_for_client(tool: MCPTool, error: MCPInvocationError) -> Exception:
     """
     Turn another server's error into one for the client that does not reveal where that server is.
     """
-    may_have_run, what = isinstance(error, MCPOutcomeUnknownError), ""
+    may_have_run, problem = isinstance(error, MCPOutcomeUnknownError), ""
     if isinstance(error, MCPTimeoutError):
-        what = "did not answer in time"
+        problem = "did not answer in time"
     elif may_have_run:
-        what = "sent no usable answer"
+        problem = "sent no usable answer"
     elif isinstance(error.__cause__, MCPConnectionError):
-        what = "cannot be reached"
-    if what:
+        problem = "cannot be reached"
+    if problem:
         logger.warning("{error}", error=str(error))
         outcome = "may have run" if may_have_run else "did not run"
-        return ToolError(f"The server behind tool '{tool.name}' {what}. The tool {outcome}.")
+        return ToolError(f"The server behind tool '{tool.name}' {problem}. The tool {outcome}.")
     if type(error) is MCPInvocationError and (error.__cause__ is None or error.code is not None):
         return ToolError(error.message.removeprefix(f"Failed to invoke Tool `{tool.name}`: "))
     return error.__cause__ if isinstance(error.__cause__, Exception) else error
@@ -230,7 +230,7 @@ def _failure(tool: MCPTool, error: MCPInvocationError) -> Exception:
 # Tools that change
 
 
-class _Made(NamedTuple):
+class _ServedEntry(NamedTuple):
     """
     A served tool, with the definition that it was made from. It keeps the tool alive, so that its id is not reused.
     """
@@ -248,7 +248,7 @@ class LiveTools(Source):
     """
 
     # The lists of the other server whose changes are announced to clients.
-    _watched: tuple[Listing, ...] = ("tools",)
+    _watched_lists: tuple[Listing, ...] = ("tools",)
 
     def __init__(
         self, tools: HaystackTool | Toolset, serve: Callable[[HaystackTool], Tool], *, may_be_tasks: bool
@@ -266,13 +266,13 @@ class LiveTools(Source):
         self._may_be_tasks = may_be_tasks
         self._is_stale = True
         self._unsubscribe: Unsubscribe | None = None
-        self._served: dict[int, _Made] = {}
+        self._served: dict[int, _ServedEntry] = {}
         self.are_of_server: bool = isinstance(tools, MCPTool | MCPToolset)
         self.may_change = isinstance(tools, MCPTool) or (isinstance(tools, Toolset) and type(tools) is not Toolset)
         if isinstance(tools, HaystackTool) and not self.may_change:
-            self._serve_now({id(tools): _Made(tools, _definition(tools), serve(tools))})
+            self._set_served({id(tools): _ServedEntry(tools, _definition(tools), serve(tools))})
         elif not self.may_change:
-            self._look()
+            self._update()
 
     @property
     def uses_tasks(self) -> bool:
@@ -289,36 +289,36 @@ class LiveTools(Source):
             if self._is_stale:
                 await self.warm_up()
             else:
-                self._look()
+                self._update()
         # Any error is caught, because a server that is down must not hide the other tools from clients.
         except Exception as error:
             logger.warning("Tools cannot be listed again, so clients see the previous ones: {error}", error=repr(error))
         return self.known_tools
 
-    def _look(self) -> None:
-        now = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
-        before = self._served
-        is_same = list(before) == [id(tool) for tool in now]
-        if is_same and all(made.definition == _definition(made.tool) for made in before.values()):
+    def _update(self) -> None:
+        current = [self._tools] if isinstance(self._tools, HaystackTool) else list(self._tools)
+        previous = self._served
+        is_same = list(previous) == [id(tool) for tool in current]
+        if is_same and all(entry.definition == _definition(entry.tool) for entry in previous.values()):
             return  # the usual case, as this runs at each call
-        self._serve_now({id(tool): self._made(tool, before.get(id(tool))) for tool in now})
-        if before and before != self._served:
+        self._set_served({id(tool): self._served_entry(tool, previous.get(id(tool))) for tool in current})
+        if previous and previous != self._served:
             self.changed("tools")
 
-    def _serve_now(self, served: dict[int, _Made]) -> None:
+    def _set_served(self, served: dict[int, _ServedEntry]) -> None:
         self._served = served
-        self.tools = [made.served for made in served.values() if made.served is not None]
+        self.tools = [entry.served for entry in served.values() if entry.served is not None]
 
-    def _made(self, tool: HaystackTool, before: _Made | None) -> _Made:
+    def _served_entry(self, tool: HaystackTool, previous: _ServedEntry | None) -> _ServedEntry:
         definition = _definition(tool)
-        if before is not None and before.definition == definition:
-            return before
+        if previous is not None and previous.definition == definition:
+            return previous
         try:
-            return _Made(tool, definition, self._serve(tool))
+            return _ServedEntry(tool, definition, self._serve(tool))
         except ValueError as error:
             # The other tools of the toolset are useful without it.
             logger.warning("Tool '{tool}' is not served: {error}", tool=tool.name, error=str(error))
-            return _Made(tool, definition, None)
+            return _ServedEntry(tool, definition, None)
 
     async def warm_up(self) -> None:
         """
@@ -332,14 +332,14 @@ class LiveTools(Source):
         except BaseException:
             self._is_stale = True
             raise
-        self._look()
+        self._update()
 
     def _watch(self) -> None:
         """
         Announce changes of the other server, until `close`.
         """
         if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
-            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), self._watched)
+            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), self._watched_lists)
 
     def _note_change(self, toolset: MCPToolset, listing: Any) -> None:
         if listing == "tools":
@@ -367,9 +367,9 @@ def _definition(tool: HaystackTool) -> tuple[Any, ...]:
 # Reading
 
 # Template expressions that FastMCP does not support.
-_OPERATOR = re.compile(r"\{[+#./;&]")
+_UNSUPPORTED_OPERATOR = re.compile(r"\{[+#./;&]")
 # The URI with which FastMCP makes a resource, before it is replaced by the real one.
-_STAND_IN = "resource://stand-in"
+_PLACEHOLDER_URI = "resource://stand-in"
 
 
 class _RemoteTemplate(ResourceTemplate):
@@ -384,7 +384,7 @@ class _RemoteTemplate(ResourceTemplate):
         :returns: The values of the variables, in which FastMCP looks for hostile paths; None if it does not match.
         """
         # FastMCP 4.2 takes an operator for a part of the name, and refuses absolute paths as its value.
-        known = None if _OPERATOR.search(self.uri_template) else super().matches(uri)
+        known = None if _UNSUPPORTED_OPERATOR.search(self.uri_template) else super().matches(uri)
         if known is not None or self._parsed is None:
             return known
         found = self._parsed.match(uri)
@@ -423,7 +423,7 @@ class _RemotePrompt(Prompt):
             msg = f"The server behind prompt '{self.name}' did not return it."
             raise PromptError(msg) from error
         messages = [Message(each.content, role=each.role) for each in result.messages]
-        return PromptResult(messages, description=result.description, meta=_own(result.meta))
+        return PromptResult(messages, description=result.description, meta=_forwarded_meta(result.meta))
 
 
 class ServedServer(LiveTools):
@@ -431,19 +431,19 @@ class ServedServer(LiveTools):
     Serves the current tools, resources and prompts of one other server.
     """
 
-    _watched = ("tools", "resources", "prompts")
+    _watched_lists = ("tools", "resources", "prompts")
 
-    def __init__(self, toolset: MCPToolset, options: ServeOptions, **of_tools: Any) -> None:
+    def __init__(self, toolset: MCPToolset, options: ServeOptions, **live_options: Any) -> None:
         """
         Initialize the ServedServer.
 
         :param toolset: The toolset of the server.
         :param options: The options of the toolset. `tags` and `scopes` also apply to resources and prompts.
-        :param of_tools: Parameters of LiveTools.
+        :param live_options: Parameters of LiveTools.
         """
-        super().__init__(toolset, **of_tools)
+        super().__init__(toolset, **live_options)
         self._toolset = toolset
-        self._shared = ServeOptions(tags=options.tags, scopes=options.scopes).of_component()
+        self._shared_properties = ServeOptions(tags=options.tags, scopes=options.scopes).of_component()
 
     async def list_resources(self) -> list[Resource]:
         """
@@ -452,7 +452,7 @@ class ServedServer(LiveTools):
         :returns: The resources; none if the server cannot be reached.
         """
         listed = await self._list("resources", self._toolset.list_resources_async)
-        return [self.resource(each.uri, **self._shown(each), **_of_resource(each)) for each in listed]
+        return [self.resource(each.uri, **self._properties(each), **_resource_properties(each)) for each in listed]
 
     async def find_resources(self, uri: str) -> list[Resource]:
         """
@@ -462,7 +462,7 @@ class ServedServer(LiveTools):
         :returns: The resource; none if the server has neither listed it nor linked to it.
         """
         listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
-        if listed or not self._toolset.connection._was_given(uri):
+        if listed or not self._toolset.connection._has_link(uri):
             return listed
         return [self.resource(uri, name=uri)]
 
@@ -481,11 +481,13 @@ class ServedServer(LiveTools):
             except MCPError as error:
                 msg = f"The server behind resource '{uri}' did not return it."
                 raise ResourceError(msg) from error
-            return ResourceResult([_content(each) for each in result.contents], meta=_own(result.meta))
+            return ResourceResult([_content(each) for each in result.contents], meta=_forwarded_meta(result.meta))
 
         # FastMCP would rewrite the URI (blanks, umlauts, upper case), and refuse one that is not a URL, after which no
         # resource of the server would be listed.
-        return Resource.from_function(read, _STAND_IN, **{**self._shared, **shown}).model_copy(update={"uri": uri})
+        return Resource.from_function(read, _PLACEHOLDER_URI, **{**self._shared_properties, **shown}).model_copy(
+            update={"uri": uri}
+        )
 
     async def list_resource_templates(self) -> list[ResourceTemplate]:
         """
@@ -516,7 +518,7 @@ class ServedServer(LiveTools):
 
     def _template(self, listed: types.ResourceTemplate) -> ResourceTemplate:
         template = _RemoteTemplate(
-            uri_template=listed.uri_template, parameters={}, **self._shown(listed), **_of_resource(listed)
+            uri_template=listed.uri_template, parameters={}, **self._properties(listed), **_resource_properties(listed)
         )
         template._source = self
         try:
@@ -533,13 +535,18 @@ class ServedServer(LiveTools):
         # The prefix, which its tools also have, allows two servers to have a prompt of the same name.
         prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
-        prompt = _RemotePrompt(**{**self._shown(listed), "name": name}, arguments=arguments)
+        prompt = _RemotePrompt(**{**self._properties(listed), "name": name}, arguments=arguments)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
 
-    def _shown(self, listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
-        own = {"title": listed.title, "description": listed.description, "icons": listed.icons}
-        return {**self._shared, "name": listed.name, "meta": _public(listed.meta) or None, **own}
+    def _properties(self, listed: types.Resource | types.ResourceTemplate | types.Prompt) -> dict[str, Any]:
+        listed_properties = {"title": listed.title, "description": listed.description, "icons": listed.icons}
+        return {
+            **self._shared_properties,
+            "name": listed.name,
+            "meta": _without_fastmcp_meta(listed.meta) or None,
+            **listed_properties,
+        }
 
 
 def _normalized(uri: str) -> str:
@@ -550,7 +557,7 @@ def _normalized(uri: str) -> str:
         return uri
 
 
-def _of_resource(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
+def _resource_properties(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
     return {"mime_type": listed.mime_type or "text/plain", "annotations": listed.annotations}
 
 

@@ -69,13 +69,14 @@ def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, poo
     :raises ValueError: If one cannot be served; the message says why.
     :raises DeserializationError: If YAML cannot be loaded.
     """
-    for name, given, own in options.each("pipelines", pipelines, "pipelines"):
+    for name, given, own_options in options.each("pipelines", pipelines, "pipelines"):
         with errors_named("pipeline", name):
             if isinstance(given, super_component_class()):
-                pipeline, inputs, outputs = given.pipeline, *_through_names_of(given, own)
-                served_as = replace(own, description=own.description or _own_description(given))
+                pipeline, inputs, outputs = given.pipeline, *_sockets_of_names(given, own_options)
+                served_as = replace(own_options, description=own_options.description or _docstring_of_subclass(given))
             else:
-                pipeline, inputs, outputs, served_as = _pipeline(name, given), own.inputs, own.outputs, own
+                pipeline, served_as = _checked_pipeline(name, given), own_options
+                inputs, outputs = own_options.inputs, own_options.outputs
             tool = _serve_pipeline(name, pipeline, inputs, outputs, served_as, pool)
         yield Source([tool], [pipeline])
 
@@ -91,14 +92,17 @@ def _serve_pipeline(
     count = len(list(pipeline.walk()))
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
-        async with ProgressReporter(call, total=count, patient=True) as progress:
+        async with ProgressReporter(call, total=count, delays_first_report=True) as progress:
             data: dict[str, dict[str, Any]] = {}
             for name_of_input, value in arguments.items():
                 for component, socket in sockets[name_of_input]:
                     data.setdefault(component, {})[socket] = value
             given = {"data": data, **run_options}
-            found = await _run(observed, given, progress, call)
-        return {name: await call.listed(value) for name, value in _results(found, outputs).items()}
+            component_outputs = await _run(observed, given, progress, call)
+        return {
+            name: await call.read_generator(value)
+            for name, value in _results_for_clients(component_outputs, outputs).items()
+        }
 
     return ServedTool.create(
         name=name,
@@ -153,7 +157,7 @@ def _observed(pipeline: Any) -> Any:
     :returns: The copy.
     """
 
-    def telling(run_component: Callable[..., Any]) -> Callable[..., Any]:
+    def announcing(run_component: Callable[..., Any]) -> Callable[..., Any]:
         # This works for coroutine functions as well, because the result is passed on.
         def run(component_name: str, *args: Any, **kwargs: Any) -> Any:
             _before_component.get()(component_name)
@@ -165,19 +169,23 @@ def _observed(pipeline: Any) -> Any:
     for name in ("_run_component", "_run_component_async"):
         run_component = getattr(pipeline, name, None)
         if run_component is not None:
-            setattr(observed, name, telling(run_component))
+            setattr(observed, name, announcing(run_component))
     return observed
 
 
-def _results(found: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]) -> dict[str, Any]:
+def _results_for_clients(
+    component_outputs: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]
+) -> dict[str, Any]:
     """
     Return the outputs for clients, without those that are None or from branches that did not run.
     """
-    results = {name: found.get(component, {}).get(output) for name, ((component, output), _) in outputs.items()}
+    results = {
+        name: component_outputs.get(component, {}).get(output) for name, ((component, output), _) in outputs.items()
+    }
     return {name: value for name, value in results.items() if value is not None}
 
 
-def _pipeline(name: str, given: Any) -> Any:
+def _checked_pipeline(name: str, given: Any) -> Any:
     pipeline = _load(name, given) if isinstance(given, str | Path) else given
     if not isinstance(pipeline, PipelineBase):
         msg = (
@@ -188,7 +196,7 @@ def _pipeline(name: str, given: Any) -> Any:
     return pipeline
 
 
-def _through_names_of(given: Any, options: ServeOptions) -> tuple[Any, Any]:
+def _sockets_of_names(given: Any, options: ServeOptions) -> tuple[Any, Any]:
     """
     Translate the names of a SuperComponent's inputs and outputs into sockets of its pipeline.
 
@@ -196,18 +204,18 @@ def _through_names_of(given: Any, options: ServeOptions) -> tuple[Any, Any]:
     """
     inputs: Any = None
     if options.inputs is not None or has_chosen_inputs(given):
-        inputs = _through("inputs", options.inputs, given.input_mapping)
+        inputs = _resolve_names("inputs", options.inputs, given.input_mapping)
         inputs.update({name: given.input_mapping[name] for name in options.bound if name in given.input_mapping})
-    outputs = _through("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
+    outputs = _resolve_names("outputs", options.outputs, {name: path for path, name in given.output_mapping.items()})
     return inputs, outputs
 
 
-def _own_description(given: Any) -> str | None:
+def _docstring_of_subclass(given: Any) -> str | None:
     is_plain = type(given).__module__.startswith("haystack.")
     return None if is_plain else inspect.getdoc(type(given)) or None
 
 
-def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve_names(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, Any]:
     """
     Replace the names of a SuperComponent by the sockets that they stand for.
     """
@@ -225,12 +233,12 @@ def _through(option: str, chosen: Any, known: Mapping[str, Any]) -> dict[str, An
 
 def _load(name: str, given: str | Path) -> Pipeline:
     is_file = isinstance(given, Path) or ("\n" not in given and given.endswith(_YAML_SUFFIXES))
-    where = f"the file {given}" if is_file else "the YAML that was given"
-    tried = f"The pipeline '{name}' cannot be loaded from {where}"
+    source = f"the file {given}" if is_file else "the YAML that was given"
+    problem = f"The pipeline '{name}' cannot be loaded from {source}"
     try:
         text = Path(given).read_text(encoding="utf-8") if is_file else str(given)
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{tried}: {error}. Pass the path of a readable file in UTF-8"
+        msg = f"{problem}: {error}. Pass the path of a readable file in UTF-8"
         raise DeserializationError(msg) from error
     try:
         return Pipeline.loads(text)
@@ -241,14 +249,14 @@ def _load(name: str, given: str | Path) -> Pipeline:
         mark = getattr(malformed, "problem_mark", None)
         if mark is not None:
             reason = f"it is malformed in line {mark.line + 1}, column {mark.column + 1}: {malformed.problem}"
-        msg = f"{tried}: {reason}"
+        msg = f"{problem}: {reason}"
         raise DeserializationError(msg) from error
 
 
 def _description(pipeline: Any) -> str:
-    said = pipeline.metadata.get("description")
-    if isinstance(said, str) and said:
-        return said
+    description = pipeline.metadata.get("description")
+    if isinstance(description, str) and description:
+        return description
     return f"Runs a pipeline of {', '.join(name for name, _ in pipeline.walk())}."
 
 
@@ -269,11 +277,13 @@ def map_inputs(
     }
     mapped = _default_inputs(pipeline, sockets) if chosen is None else _chosen_inputs(chosen, sockets)
     hidden = {name: mapped.pop(name) if name in mapped else _find("bound", name, sockets) for name in bound}
-    taken = {socket for group in hidden.values() for socket in group}
+    bound_sockets = {socket for group in hidden.values() for socket in group}
     mapped = {
-        name: left for name, group in mapped.items() if (left := tuple(each for each in group if each not in taken))
+        name: unbound
+        for name, group in mapped.items()
+        if (unbound := tuple(each for each in group if each not in bound_sockets))
     }
-    _check_mandatory(sockets, taken.union(*mapped.values()))
+    _check_mandatory(sockets, bound_sockets.union(*mapped.values()))
     served = {
         name: _served_input(name, [sockets[each] for each in group], pipeline, group) for name, group in mapped.items()
     }
@@ -289,29 +299,32 @@ def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None)
     :returns: The socket and its type, by the name for clients.
     :raises ValueError: If an output does not exist, or its name is ambiguous.
     """
-    every = _typed(pipeline.outputs(include_components_with_connected_outputs=True))
+    all_outputs = _output_types(pipeline.outputs(include_components_with_connected_outputs=True))
     if chosen is None:
-        return {name: (socket, every[socket]) for name, socket in _named(_typed(pipeline.outputs())).items()}
-    wanted = chosen if isinstance(chosen, Mapping) else {each.rpartition(".")[2]: each for each in chosen}
-    if len(wanted) < len(chosen):
+        return {
+            name: (socket, all_outputs[socket])
+            for name, socket in _unique_names(_output_types(pipeline.outputs())).items()
+        }
+    path_by_name = chosen if isinstance(chosen, Mapping) else {each.rpartition(".")[2]: each for each in chosen}
+    if len(path_by_name) < len(chosen):
         msg = f"Several of the outputs {list(chosen)} have the same name. Name them: {{'name': 'component.output'}}."
         raise ValueError(msg)
     mapped = {}
-    for name, path in wanted.items():
-        found = _find("outputs", path, every)
-        socket, *others = found
+    for name, path in path_by_name.items():
+        matches = _find("outputs", path, all_outputs)
+        socket, *others = matches
         if others:
-            msg = f"Several components have the output '{path}': {_listed(found)}. Name one of them."
+            msg = f"Several components have the output '{path}': {_socket_names(matches)}. Name one of them."
             raise ValueError(msg)
-        mapped[name] = (socket, every[socket])
+        mapped[name] = (socket, all_outputs[socket])
     return mapped
 
 
-def _typed(outputs: dict[str, dict[str, Any]]) -> dict[Socket, Any]:
+def _output_types(outputs: dict[str, dict[str, Any]]) -> dict[Socket, Any]:
     return {(component, name): info["type"] for component, found in outputs.items() for name, info in found.items()}
 
 
-def _named(sockets: Iterable[Socket]) -> dict[str, Socket]:
+def _unique_names(sockets: Iterable[Socket]) -> dict[str, Socket]:
     """
     Name each socket by itself, or with its component if that would be ambiguous.
     """
@@ -326,14 +339,14 @@ def _default_inputs(pipeline: Any, sockets: dict[Socket, Any]) -> dict[str, tupl
 
     One argument is passed to all sockets of its name if their types are the same.
     """
-    wanted = [
+    default_sockets = [
         (component, name)
         for (component, name), socket in sockets.items()
         if socket["is_mandatory"] or name in _prompt_variables(pipeline.get_component(component))
     ]
     groups: dict[str, tuple[Socket, ...]] = {}
-    for name in dict.fromkeys(name for _, name in wanted):
-        group = tuple(each for each in wanted if each[1] == name)
+    for name in dict.fromkeys(name for _, name in default_sockets):
+        group = tuple(each for each in default_sockets if each[1] == name)
         if len({str(sockets[each]["type"]) for each in group if sockets[each]["type"] is not Any}) > 1:
             groups.update({f"{component}_{name}": ((component, name),) for component, _ in group})
         else:
@@ -379,14 +392,16 @@ def _find(option: str, path: str, sockets: Mapping[Socket, Any]) -> tuple[Socket
     return found
 
 
-def _listed(sockets: Iterable[Socket]) -> str:
+def _socket_names(sockets: Iterable[Socket]) -> str:
     return ", ".join(".".join(each) for each in sockets) or "none"
 
 
-def _check_mandatory(sockets: dict[Socket, Any], given: set[Socket]) -> None:
-    missing = [each for each, socket in sockets.items() if socket["is_mandatory"] and each not in given]
+def _check_mandatory(sockets: dict[Socket, Any], set_sockets: set[Socket]) -> None:
+    missing = [each for each, socket in sockets.items() if socket["is_mandatory"] and each not in set_sockets]
     if missing:
-        msg = f"Nothing sets {_listed(missing)}, without which the pipeline cannot run. Add to `inputs` or `bound`."
+        msg = (
+            f"Nothing sets {_socket_names(missing)}, without which the pipeline cannot run. Add to `inputs` or `bound`."
+        )
         raise ValueError(msg)
 
 
@@ -399,7 +414,7 @@ def _served_input(name: str, found: list[dict[str, Any]], pipeline: Any, group: 
     declared = typed[0]["type"]
     if not is_servable(declared):
         msg = (
-            f"The input '{name}' ({_listed(group)}) is of type {declared}, which clients cannot send. "
+            f"The input '{name}' ({_socket_names(group)}) is of type {declared}, which clients cannot send. "
             "Set it with `bound`, or connect it."
         )
         raise UnservableTypeError(msg)

@@ -18,7 +18,7 @@ from mcp import types
 from pydantic import PrivateAttr
 
 from haystack_integrations.tools.mcp.haystack_compat import parts_of
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ReadRunner, refused
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ReadRunner, invalid_request
 from haystack_integrations.tools.mcp.serving.results import content_blocks
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_known, check_name
 
@@ -37,8 +37,8 @@ def prompt_sources(prompts: Mapping[str, Any], *, options: NamedOptions, pool: C
     :returns: A source for each.
     :raises ValueError: If something is not a prompt builder, or options do not fit its variables.
     """
-    for name, builder, own in options.each("prompts", prompts, "prompt builders"):
-        yield Source(parts=[builder], prompts=[ServedPrompt.create(name, builder, own, pool)])
+    for name, builder, own_options in options.each("prompts", prompts, "prompt builders"):
+        yield Source(parts=[builder], prompts=[ServedPrompt.create(name, builder, own_options, pool)])
 
 
 class ServedPrompt(Prompt):
@@ -72,7 +72,7 @@ class ServedPrompt(Prompt):
             )
             raise ValueError(msg)
         check_name("`prompts`", options.name or name)
-        shown = _shown_variables(name, sorted(variables), options)
+        shown = _variables_by_argument(name, sorted(variables), options)
         required = getattr(builder, "required_variables", None) or ()
         prompt = cls(
             **{
@@ -106,7 +106,7 @@ class ServedPrompt(Prompt):
         if unknown or missing:
             problem = f"has no argument {', '.join(unknown)}" if unknown else f"needs {', '.join(missing)}"
             msg = f"Prompt '{self.name}' {problem}. Its arguments: {', '.join(self._variables) or 'none'}"
-            raise refused(msg)
+            raise invalid_request(msg)
         values = {self._variables[argument]: value for argument, value in given.items()}
         outputs = await self._reads.run_bound(lambda bound: self._run(**values, **bound))
         prompt = outputs[_OUTPUT]
@@ -137,19 +137,19 @@ class ServedPrompt(Prompt):
             raise PromptError(msg) from error
 
 
-def _shown_variables(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
+def _variables_by_argument(name: str, variables: Sequence[str], options: ServeOptions) -> dict[str, str]:
     """
     Return the variables that clients set, by the names of the arguments.
     """
     given = options.inputs
-    shown: dict[str, Any]
+    by_argument: dict[str, Any]
     if given is None:
-        shown = {each: each for each in variables if each not in options.bound}
+        by_argument = {each: each for each in variables if each not in options.bound}
     else:
-        shown = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
-    named = [*shown.values(), *options.bound]
+        by_argument = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
+    named = [*by_argument.values(), *options.bound]
     check_known(f"options[{name!r}]", named, variables, "the variables of the prompt")
-    return shown
+    return by_argument
 
 
 def _mcp_messages(message: ChatMessage, options: ServeOptions) -> list[Message]:

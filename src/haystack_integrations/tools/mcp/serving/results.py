@@ -44,16 +44,16 @@ from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 # Haystack's classes that are written in a special form.
-OF_HAYSTACK = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
-_BLOCKS = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
-_MEDIA = (*_BLOCKS, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
+HAYSTACK_TYPES = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
+_BLOCK_TYPES = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
+_MEDIA_TYPES = (*_BLOCK_TYPES, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
 # The types of what frames of pandas have in place of a missing date or a missing value of a nullable type.
 _MISSING = frozenset({"NaTType", "NAType"})
 
 # If structured content has the same text, only its beginning is sent as content when it is longer than this, because
 # clients accept events of at most 1 MiB in a stream. Models see that beginning.
-_LONGEST_REPEATED, _BEGINNING = 200_000, 20_000
+_MAX_REPEATED_LENGTH, _BEGINNING_LENGTH = 200_000, 20_000
 
 
 @dataclass
@@ -87,7 +87,7 @@ class JsonWriter:
         if isinstance(value, float):
             return float(value) if isfinite(value) else None
         if isinstance(value, Mapping):
-            return {_key(key): self.write(each) for key, each in value.items()}
+            return {_json_key(key): self.write(each) for key, each in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return self._list(list(value))
         if isinstance(value, bytes | bytearray | memoryview):
@@ -122,8 +122,8 @@ class JsonWriter:
     def _object(self, value: Any) -> Any:
         if isinstance(value, Secret) or type(value).__name__ in _MISSING:
             return None
-        if isinstance(value, OF_HAYSTACK):
-            return self._of_haystack(value)
+        if isinstance(value, HAYSTACK_TYPES):
+            return self._haystack_object(value)
         if isinstance(value, BaseModel):
             return self._model(value)
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -137,10 +137,10 @@ class JsonWriter:
         # For example, the keys of a dictionary, a range or a deque, but not classes that define `__str__`.
         if isinstance(value, Sequence | Set | ValuesView) and type(value).__str__ is object.__str__:
             return self._list(list(value))
-        written = to_jsonable_python(value, bytes_mode="base64", fallback=_shown)
+        written = to_jsonable_python(value, bytes_mode="base64", fallback=_fallback_text)
         return well_formed(written) if isinstance(written, str) else written
 
-    def _of_haystack(self, value: Any) -> dict[str, Any]:
+    def _haystack_object(self, value: Any) -> dict[str, Any]:
         with_data = self.options.include_blobs
         if isinstance(value, Document):
             left_out = {"embedding", "sparse_embedding"} if not self.options.include_embeddings else set()
@@ -167,19 +167,19 @@ class JsonWriter:
     def _model(self, model: BaseModel) -> Any:
         """Write a model as pydantic does, except for fields with Haystack's classes, which have a special form."""
         fields = type(model).model_fields
-        own = {
+        haystack_fields = {
             name: value
             for name, value in model
             if _contains_haystack(value) and not (name in fields and fields[name].exclude)
         }
-        if own and isinstance(model, RootModel):
+        if haystack_fields and isinstance(model, RootModel):
             return self.write(model.root)
-        written = model.model_dump(mode="json", exclude=set(own), by_alias=False, fallback=_shown)
-        return self.write({**written, **own} if isinstance(written, dict) else written)
+        written = model.model_dump(mode="json", exclude=set(haystack_fields), by_alias=False, fallback=_fallback_text)
+        return self.write({**written, **haystack_fields} if isinstance(written, dict) else written)
 
 
 def _contains_haystack(value: Any) -> bool:
-    if isinstance(value, OF_HAYSTACK):
+    if isinstance(value, HAYSTACK_TYPES):
         return True
     if isinstance(value, Mapping):
         return any(map(_contains_haystack, value.values()))
@@ -207,13 +207,13 @@ def well_formed(text: str) -> str:
     return text
 
 
-def _key(key: Any) -> str:
+def _json_key(key: Any) -> str:
     if isinstance(key, Enum):
         key = key.value
     return well_formed(key if isinstance(key, str) else str(key))
 
 
-def _shown(value: Any) -> str:
+def _fallback_text(value: Any) -> str:
     # The default form is replaced, because it has an address in memory, which is of no use to clients.
     kind: Any = type(value)
     is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
@@ -306,12 +306,12 @@ def _without_repetition(
     """
     Keep only the beginning of a long text that the structured content also has.
     """
-    if not isinstance(block, types.TextContent) or len(block.text) <= _LONGEST_REPEATED:
+    if not isinstance(block, types.TextContent) or len(block.text) <= _MAX_REPEATED_LENGTH:
         return [block]
     if not is_same and block.text not in structured.values():
         return [block]
     note = f"This was the beginning of {len(block.text):,} characters. All of it is in the structured content."
-    beginning = types.TextContent(type="text", text=block.text[:_BEGINNING])
+    beginning = types.TextContent(type="text", text=block.text[:_BEGINNING_LENGTH])
     return [beginning, types.TextContent(type="text", text=note)]
 
 
@@ -332,8 +332,8 @@ def _only_content(value: Any) -> bool:
 
 def _is_media(value: Any) -> bool:
     if isinstance(value, list | tuple):
-        return any(isinstance(each, _MEDIA) for each in value)
-    return isinstance(value, _MEDIA)
+        return any(isinstance(each, _MEDIA_TYPES) for each in value)
+    return isinstance(value, _MEDIA_TYPES)
 
 
 def _content(value: Any, writer: JsonWriter, written: Any = None) -> list[types.ContentBlock]:
@@ -358,7 +358,7 @@ def _content(value: Any, writer: JsonWriter, written: Any = None) -> list[types.
 
 
 def _block(value: Any, writer: JsonWriter) -> types.ContentBlock | None:
-    if isinstance(value, _BLOCKS):
+    if isinstance(value, _BLOCK_TYPES):
         return value
     if isinstance(value, Image):
         return value.to_image_content()

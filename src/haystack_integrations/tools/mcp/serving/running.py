@@ -74,16 +74,16 @@ def _check_path(path: str) -> str:
 _Path = Annotated[str, AfterValidator(_check_path)]
 _BodySize = Annotated[int, Field(ge=1, le=LARGEST_BODY)]
 _GracePeriod = Annotated[float, Field(ge=0.1, le=3600)]
-_PORT = 8000
+_DEFAULT_PORT = 8000
 # Seconds within which a worker must answer the supervisor. A new one cannot while it imports Haystack and a model.
-_WORKER_SILENCE = 60
+_WORKER_TIMEOUT = 60
 # The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
-_CLOSING_SHARE, _LONGEST_CLOSING = 0.2, 2.0
+_CLOSING_SHARE, _MAX_CLOSING_TIME = 0.2, 2.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # The longest time until a signal is noticed, in seconds.
-_LOOK_AFTER = 0.5
+_SIGNAL_POLL_INTERVAL = 0.5
 # The applications of this process whose calls may still run. Event streams of all of them can only be ended together.
-_with_calls: set[CallGuard] = set()
+_active_guards: set[CallGuard] = set()
 
 
 class StopOrder:
@@ -103,7 +103,7 @@ class StopOrder:
         :param wind_down: Runs in that loop when the order is given. It gets the seconds that calls have to finish.
         """
         self.grace_period = grace_period
-        self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _LONGEST_CLOSING)
+        self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _MAX_CLOSING_TIME)
         self.requested = False
         self._has_failed = threading.Event()
         self._loop = asyncio.get_running_loop()
@@ -152,14 +152,14 @@ class StopOrder:
 
         for number in numbers:
             signal.signal(number, handle)
-        looking = self._loop.create_task(_look_for_signals())
+        waking = self._loop.create_task(_wake_for_signals())
         try:
             yield
         except BaseException:
             self._has_failed.set()
             raise
         finally:
-            looking.cancel()
+            waking.cancel()
             # After an order, the handlers stay, because further signals during the shutdown belong to the same order.
             if not self.requested:
                 for stop_signal, before in previous.items():
@@ -181,11 +181,11 @@ class StopOrder:
         os._exit(0)
 
 
-async def _look_for_signals() -> None:
+async def _wake_for_signals() -> None:
     # Python runs a signal handler between two steps of the main thread. If a signal arrives just before the loop waits
     # for events, its handler would not run until the next event.
     while True:
-        await asyncio.sleep(_LOOK_AFTER)
+        await asyncio.sleep(_SIGNAL_POLL_INTERVAL)
 
 
 @checked()
@@ -225,7 +225,7 @@ def http_app(
         raise TypeError(msg)
     guard, announcer = guard_of(server), announcer_of(server)
     # FastMCP refuses web pages that may not call the server. These headers let the allowed ones read the answers.
-    for_pages = Middleware(
+    cors = Middleware(
         CORSMiddleware,
         allow_origins=["*"],
         allow_methods=["GET", "POST", "DELETE"],
@@ -239,7 +239,7 @@ def http_app(
         path=path,
         stateless_http=stateless,
         event_store=event_store,
-        middleware=[for_pages, Middleware(_RefuseWhileStopping, guard=guard), *smaller_bodies],
+        middleware=[cors, Middleware(_RefuseWhileStopping, guard=guard), *smaller_bodies],
         # FastMCP's default lets every host and every web page in. Only with a list, even an empty one, does it check
         # the Origin of requests to an address that is not a loopback address.
         host_origin_protection="auto",
@@ -257,19 +257,19 @@ def http_app(
         async def wind_down(time_for_calls: float) -> None:
             announcer.close()
             await guard.stop(time_for_calls)
-            _with_calls.discard(guard)
-            AppStatus.should_exit = not _with_calls
+            _active_guards.discard(guard)
+            AppStatus.should_exit = not _active_guards
 
         # Otherwise, sse-starlette would cut event streams at the signal, and most answers to calls are sent in one.
         AppStatus.enable_automatic_graceful_drain = False
-        _with_calls.add(guard)
+        _active_guards.add(guard)
         try:
             with StopOrder(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
-            _with_calls.discard(guard)
-            if not _with_calls:
+            _active_guards.discard(guard)
+            if not _active_guards:
                 AppStatus.enable_automatic_graceful_drain = True
                 AppStatus.should_exit = False
 
@@ -374,7 +374,7 @@ def run_server(
         if (host, port, path, workers) != ("127.0.0.1", None, "/mcp", 1):
             msg = "Over stdio there is one client, and no `host`, `port`, `path` or `workers`: pass transport='http'"
             raise ValueError(msg)
-        asyncio.run(_serve_stdio(_made(server, None), grace_period))
+        asyncio.run(_serve_stdio(_make_server(server, None), grace_period))
         return
     # A name with <lambda> or <locals> cannot be imported by another process.
     is_nameless = "<" in getattr(server, "__qualname__", "")
@@ -387,8 +387,8 @@ def run_server(
         )
         raise ValueError(msg)
     provider = auth_provider(auth)
-    made = _made(server, provider)
-    if not (_is_loopback(host) or made.auth is not None or insecure):
+    fastmcp_server = _make_server(server, provider)
+    if not (_is_loopback(host) or fastmcp_server.auth is not None or insecure):
         msg = (
             f"`host={host!r}` lets other machines call this server, and it has no `auth`: whoever reaches the port "
             'could use it. Pass `auth=` (a Secret with a bearer token, or a provider of FastMCP), bind to "127.0.0.1", '
@@ -405,10 +405,10 @@ def run_server(
         "grace_period": grace_period,
     }
     check_descriptors()
-    listeners = _bind(host, _PORT if port is None else port)
+    listeners = _bind(host, _DEFAULT_PORT if port is None else port)
     address = f"[{host}]" if ":" in host else host
-    number = listeners[0].getsockname()[1]
-    logger.info("Serving over HTTP on http://{address}:{number}{path}", address=address, number=number, path=path)
+    bound_port = listeners[0].getsockname()[1]
+    logger.info("Serving over HTTP on http://{address}:{number}{path}", address=address, number=bound_port, path=path)
     configure = functools.partial(
         uvicorn.Config,
         ws="none",
@@ -422,7 +422,7 @@ def run_server(
     try:
         if workers > 1:
             worker: Any = functools.partial(_worker_app, server, provider, options)
-            config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_SILENCE)
+            config = configure(worker, factory=True, workers=workers, timeout_worker_healthcheck=_WORKER_TIMEOUT)
             # The workers share the keys for the state that clients carry from call to call. The keys are passed in the
             # environment, because a worker may make its server while it imports the modules of its parameters.
             with keys_for_workers():
@@ -433,7 +433,7 @@ def run_server(
                 msg = "The server ended because a worker could not start it. The log says why"
                 raise RuntimeError(msg)
         else:
-            app = http_app(made, **options)
+            app = http_app(fastmcp_server, **options)
             config = configure(app, lifespan="off")
             with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
                 runner.run(_serve_http(app, config, listeners))
@@ -442,31 +442,31 @@ def run_server(
             listener.close()
 
 
-def _made(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
+def _make_server(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
     """Make the server, in this process or in a worker."""
-    made = source
-    if isinstance(made, str):
-        if not is_import_path(made):
-            msg = f"`server` must be an import path like 'package.module:server', not {made!r}"
+    server = source
+    if isinstance(server, str):
+        if not is_import_path(server):
+            msg = f"`server` must be an import path like 'package.module:server', not {server!r}"
             raise ValueError(msg)
-        made = import_object(made)
-    if not isinstance(made, FastMCP) and callable(made):
-        made = made()
-    if inspect.iscoroutine(made):
-        made = asyncio.run(made)
-    if not isinstance(made, FastMCP):
-        msg = f"`server` must be a FastMCP server, or a function that makes one, not {type(made).__name__}"
+        server = import_object(server)
+    if not isinstance(server, FastMCP) and callable(server):
+        server = server()
+    if inspect.iscoroutine(server):
+        server = asyncio.run(server)
+    if not isinstance(server, FastMCP):
+        msg = f"`server` must be a FastMCP server, or a function that makes one, not {type(server).__name__}"
         raise TypeError(msg)
     if auth is not None:
-        made.auth = auth
-    return made
+        server.auth = auth
+    return server
 
 
 class _Supervisor(Multiprocess):
     """
     uvicorn's supervisor of workers, which notices at once that a worker has died.
 
-    A worker that dies during a health check would otherwise hold up the supervisor for `_WORKER_SILENCE` seconds,
+    A worker that dies during a health check would otherwise hold up the supervisor for `_WORKER_TIMEOUT` seconds,
     because the supervisor has the worker's end of their pipe open.
     """
 
@@ -478,7 +478,7 @@ class _Supervisor(Multiprocess):
 
 def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any]) -> Starlette:
     threading.Thread(target=_stop_with_supervisor, name="mcp-serving-supervisor", daemon=True).start()
-    return http_app(_made(source, auth), **options)
+    return http_app(_make_server(source, auth), **options)
 
 
 def _stop_with_supervisor() -> None:
@@ -554,7 +554,7 @@ def _only_error(error: BaseException) -> BaseException:
 
 async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
     guard, announcer = guard_of(server), announcer_of(server)
-    lines = _Lines()
+    lines = _StdinRelay()
 
     async def wind_down(time_for_calls: float) -> None:
         announcer.close()
@@ -576,7 +576,7 @@ _ESCAPE = re.compile(
 )
 
 
-def _readable(line: bytes) -> bytes:
+def _repaired(line: bytes) -> bytes:
     """
     Repair a message that the SDK could not read and would not answer.
 
@@ -585,7 +585,7 @@ def _readable(line: bytes) -> bytes:
     return _ESCAPE.sub(lambda escape: rb"\ufffd" if escape[1] else escape[0], line).removeprefix(codecs.BOM_UTF8)
 
 
-class _Lines:
+class _StdinRelay:
     """
     The lines of stdin, passed to FastMCP through a pipe by a daemon thread.
 
@@ -596,7 +596,7 @@ class _Lines:
     def __init__(self) -> None:
         self.have_ended = False
         self._lock = threading.Lock()
-        self._own = os.dup(0)
+        self._stdin = os.dup(0)
         reading, self._writing = os.pipe()
         os.dup2(reading, 0)
         os.close(reading)
@@ -608,13 +608,13 @@ class _Lines:
 
         :param stop: Requested at the end of stdin.
         """
-        threading.Thread(target=self._hand_on, args=(stop,), name="mcp-serving-stdin", daemon=True).start()
+        threading.Thread(target=self._relay, args=(stop,), name="mcp-serving-stdin", daemon=True).start()
         try:
             yield
         finally:
             self.close()
             # The original descriptor stays open, because the thread may still wait for a line.
-            os.dup2(self._own, 0)
+            os.dup2(self._stdin, 0)
 
     def close(self) -> None:
         """
@@ -625,15 +625,15 @@ class _Lines:
             if writing >= 0:
                 os.close(writing)
 
-    def _hand_on(self, stop: StopOrder) -> None:
-        with os.fdopen(self._own, "rb", closefd=False) as lines:
+    def _relay(self, stop: StopOrder) -> None:
+        with os.fdopen(self._stdin, "rb", closefd=False) as lines:
             for line in lines:
                 try:
                     # Under the lock, because the number of a closed descriptor may be reused.
                     with self._lock:
-                        own = os.dup(self._writing)
-                    with os.fdopen(own, "wb") as writing:
-                        writing.write(_readable(line))
+                        copied = os.dup(self._writing)
+                    with os.fdopen(copied, "wb") as writing:
+                        writing.write(_repaired(line))
                 except OSError:
                     # The pipe is closed.
                     return

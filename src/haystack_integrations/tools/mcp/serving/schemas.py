@@ -97,15 +97,15 @@ _UNSERVABLE = (PydanticUserError, NameError, UnservableTypeError)
 
 
 # Haystack's own classes as clients receive them, in the form of `to_dict(flatten=False)`.
-_NULLABLE_NUMBERS: _Schema = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]}
-_ROLE: _Schema = {"type": "string", "enum": ["user", "system", "assistant", "tool"]}
-_PARTS = 'The parts, each an object with one key, such as {"text": "..."} or {"tool_call": {...}}'
-_CHAT_MESSAGE: _Schema = {
+_EMBEDDING_SCHEMA: _Schema = {"anyOf": [{"type": "array", "items": {"type": "number"}}, {"type": "null"}]}
+_ROLE_SCHEMA: _Schema = {"type": "string", "enum": ["user", "system", "assistant", "tool"]}
+_PARTS_DESCRIPTION = 'The parts, each an object with one key, such as {"text": "..."} or {"tool_call": {...}}'
+_CHAT_MESSAGE_SCHEMA: _Schema = {
     "title": "ChatMessage",
     "type": "object",
     "properties": {
-        "role": _ROLE,
-        "content": {"type": "array", "items": {"type": "object"}, "description": _PARTS},
+        "role": _ROLE_SCHEMA,
+        "content": {"type": "array", "items": {"type": "object"}, "description": _PARTS_DESCRIPTION},
         "name": {"type": ["string", "null"]},
         "meta": {"type": "object"},
     },
@@ -113,7 +113,7 @@ _CHAT_MESSAGE: _Schema = {
 }
 
 
-def _document(*, include_embeddings: bool) -> _Schema:
+def _document_schema(*, include_embeddings: bool) -> _Schema:
     properties: _Schema = {
         "id": {"type": "string"},
         "content": {"type": ["string", "null"]},
@@ -121,7 +121,7 @@ def _document(*, include_embeddings: bool) -> _Schema:
         "score": {"type": ["number", "null"], "description": "How well it fits; higher is better"},
     }
     if include_embeddings:
-        properties["embedding"] = _NULLABLE_NUMBERS
+        properties["embedding"] = _EMBEDDING_SCHEMA
         properties["sparse_embedding"] = {"type": ["object", "null"]}
     return {"title": "Document", "type": "object", "properties": properties, "required": ["id"]}
 
@@ -159,7 +159,7 @@ class InputSchema:
         See the class.
         """
         self._names = set(inputs)
-        fields = {name: _field(name, given) for name, given in inputs.items()}
+        fields = {name: _field(name, served_input) for name, served_input in inputs.items()}
         self._adapter: TypeAdapter[Any] = TypeAdapter(_typed_dict("Arguments", fields))
         self.json_schema: _Schema = self._adapter.json_schema(schema_generator=_WithoutTitles)
         self.json_schema.pop("title", None)
@@ -206,17 +206,17 @@ def is_servable(declared: Any) -> bool:
     return True
 
 
-def _field(name: str, given: ServedInput) -> Any:
-    if not is_servable(given.type):
-        msg = f"The input `{name}` is of type {given.type}, which a client cannot send as JSON."
+def _field(name: str, served_input: ServedInput) -> Any:
+    if not is_servable(served_input.type):
+        msg = f"The input `{name}` is of type {served_input.type}, which a client cannot send as JSON."
         raise UnservableTypeError(msg)
-    default = _MISSING if given.required else _as_json(given.default)
+    default = _MISSING if served_input.required else _as_json(served_input.default)
     extra: _Schema = {} if default is _MISSING else {"default": default}
     shown: Any = Field(json_schema_extra=extra)
-    if given.description:
-        shown = Field(description=given.description, json_schema_extra=extra)
-    annotated: Any = Annotated[_input_type(given.type), shown]
-    return Required[annotated] if given.required else NotRequired[annotated]
+    if served_input.description:
+        shown = Field(description=served_input.description, json_schema_extra=extra)
+    annotated: Any = Annotated[_input_type(served_input.type), shown]
+    return Required[annotated] if served_input.required else NotRequired[annotated]
 
 
 def _as_json(value: Any) -> Any:
@@ -240,13 +240,13 @@ def _input_type(declared: Any) -> Any:
         raise UnservableTypeError(msg)
     if declared is inspect.Parameter.empty:
         return Any
-    if declared in _FROM_JSON:
-        return _FROM_JSON[declared]
+    if declared in _TYPES_FROM_JSON:
+        return _TYPES_FROM_JSON[declared]
     if dataclasses.is_dataclass(declared) and declared.__module__.startswith("haystack."):
-        return _of_haystack(cast("Any", declared))
+        return _dataclass_type(cast("Any", declared))
     origin, parts = get_origin(declared) or declared, get_args(declared)
     if origin in (Union, UnionType):
-        return Union[tuple(map(_input_type, _arms(parts)))]  # noqa: UP007
+        return Union[tuple(map(_input_type, _servable_members(parts)))]  # noqa: UP007
     if origin is Annotated:
         return Annotated[(_input_type(parts[0]), *parts[1:])]
     if origin is tuple and parts:
@@ -272,16 +272,16 @@ def _never_from_clients(declared: Any) -> bool:
     )
 
 
-def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
+def _servable_members(members: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     Choose the members of a union that a client may send.
 
     Converters declare their sources as `str | Path | ByteStream`. Strings and paths would name files of the server, so
     clients can send only contents.
     """
-    if ByteStream in arms:
-        arms = tuple(arm for arm in arms if arm not in (str, Path))
-    servable = tuple(arm for arm in arms if is_servable(arm))
+    if ByteStream in members:
+        members = tuple(member for member in members if member not in (str, Path))
+    servable = tuple(member for member in members if is_servable(member))
     if not servable or servable == (NoneType,):
         msg = "No part of the union can be sent as JSON."
         raise UnservableTypeError(msg)
@@ -290,7 +290,7 @@ def _arms(arms: tuple[Any, ...]) -> tuple[Any, ...]:
 
 # Cached: a nested class would otherwise be described again for every class and union that contains it.
 @functools.cache
-def _of_haystack(declared: Any) -> Any:
+def _dataclass_type(declared: Any) -> Any:
     """
     Describe any other dataclass of Haystack as an object with its fields. pydantic describes the user's dataclasses.
     """
@@ -303,13 +303,13 @@ def _of_haystack(declared: Any) -> Any:
             default = _MISSING if field.default is dataclasses.MISSING else field.default
             description = _DESCRIPTIONS.get(field.name, "")
             fields[field.name] = _field(field.name, ServedInput(hints[field.name], required, default, description))
-    return _given(declared, lambda values: declared(**values), **fields)
+    return _object_type(declared, lambda values: declared(**values), **fields)
 
 
 # Haystack's own classes. Their error messages quote values, and clients send some in another form than the fields.
 
 
-def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
+def _object_type(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
     """Describe an object with these fields, from which an instance of the class is made."""
 
     def made(value: Any) -> Any:
@@ -319,28 +319,28 @@ def _given(kind: type, make: Callable[[Any], Any], **fields: Any) -> Any:
             msg = f"this is not a valid {kind.__name__}"
             raise ValueError(msg) from None
 
-    config = ConfigDict(extra="forbid" if kind in _CONTENTS else "ignore")
+    config = ConfigDict(extra="forbid" if kind in _STRICT_CLASSES else "ignore")
     typed = with_config(config)(_typed_dict(kind.__name__, fields, total=False))
     return Annotated[typed, AfterValidator(made)]
 
 
 # Classes that users and models write: unknown fields are refused. Others come from programs and may have more fields.
-_CONTENTS = (ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding, TextContent, ToolCall)
+_STRICT_CLASSES = (ByteStream, ChatMessage, Document, FileContent, ImageContent, SparseEmbedding, TextContent, ToolCall)
 _DESCRIPTIONS = {
     "id": "What the result of the call refers to",
     "meta": "Anything else that is known of it",
     "mime_type": "For example application/pdf",
 }
 _Meta = Annotated[dict[str, Any], Field(description=_DESCRIPTIONS["meta"])]
-_FROM_JSON: dict[Any, Any] = {
-    ByteStream: _given(
+_TYPES_FROM_JSON: dict[Any, Any] = {
+    ByteStream: _object_type(
         ByteStream,
         lambda given: ByteStream(**given),
         data=Required[Base64Bytes],
         mime_type=Annotated[str | None, Field(description=_DESCRIPTIONS["mime_type"])],
         meta=_Meta,
     ),
-    ChatMessage: _given(
+    ChatMessage: _object_type(
         ChatMessage,
         ChatMessage.from_dict,
         role=Required[Literal["user", "system", "assistant", "tool"]],
@@ -349,16 +349,16 @@ _FROM_JSON: dict[Any, Any] = {
         meta=_Meta,
     ),
 }
-_FROM_JSON[Document] = _given(
+_TYPES_FROM_JSON[Document] = _object_type(
     Document,
     lambda given: Document(**{name: value for name, value in given.items() if value is not None}),
     id=Annotated[str | None, Field(description="Made from the contents when it is left out")],
     content=Annotated[str | None, Field(description="The text")],
     meta=_Meta,
     score=float | None,
-    blob=_FROM_JSON[ByteStream] | None,
+    blob=_TYPES_FROM_JSON[ByteStream] | None,
     embedding=list[float] | None,
-    sparse_embedding=_of_haystack(SparseEmbedding) | None,
+    sparse_embedding=_dataclass_type(SparseEmbedding) | None,
 )
 
 
@@ -401,7 +401,7 @@ def object_schema(declared: Any, *, include_embeddings: bool = False) -> _Schema
     :param include_embeddings: Whether Documents are served with their embeddings.
     :returns: The schema of an object.
     """
-    generator = _OfOutputsWithEmbeddings if include_embeddings else _OfOutputs
+    generator = _OutputSchemaGeneratorWithEmbeddings if include_embeddings else _OutputSchemaGenerator
     adapter: TypeAdapter[Any] = TypeAdapter(declared)
     schema = adapter.json_schema(mode="serialization", by_alias=False, schema_generator=generator)
     # The schema of a class that refers to itself is among the definitions, but MCP requires an object at the top.
@@ -418,13 +418,15 @@ def _outputs_type(fields: dict[str, Any]) -> Any:
 
 def _describable(declared: Any) -> Any:
     try:
-        TypeAdapter(_outputs_type({"value": declared})).json_schema(mode="serialization", schema_generator=_OfOutputs)
+        TypeAdapter(_outputs_type({"value": declared})).json_schema(
+            mode="serialization", schema_generator=_OutputSchemaGenerator
+        )
     except (PydanticUserError, NameError, TypeError):
         return Any
     return declared
 
 
-class _OfOutputs(_WithoutTitles):
+class _OutputSchemaGenerator(_WithoutTitles):
     """
     Describes what `JsonWriter` writes.
     """
@@ -454,9 +456,9 @@ class _OfOutputs(_WithoutTitles):
     def dataclass_schema(self, schema: Any) -> _Schema:
         kind = schema["cls"]
         if issubclass(kind, Document):
-            return _document(include_embeddings=self.include_embeddings)
+            return _document_schema(include_embeddings=self.include_embeddings)
         if issubclass(kind, ChatMessage):
-            return _CHAT_MESSAGE
+            return _CHAT_MESSAGE_SCHEMA
         if issubclass(kind, ByteStream | FileContent | ImageContent):
             return {"title": kind.__name__, "type": "object"}
         # Secrets are written as null.
@@ -471,7 +473,7 @@ def _without_format(schema: _Schema) -> _Schema:
     return {key: each for key, each in schema.items() if key != "format"}
 
 
-class _OfOutputsWithEmbeddings(_OfOutputs):
+class _OutputSchemaGeneratorWithEmbeddings(_OutputSchemaGenerator):
     include_embeddings = True
 
 
@@ -479,7 +481,7 @@ class _OfOutputsWithEmbeddings(_OfOutputs):
 
 _ALTERNATIVES: Final = ("anyOf", "oneOf")
 # Keywords other than `properties` with which a schema may describe members of an object.
-_NAMING: Final = frozenset(
+_MEMBER_KEYWORDS: Final = frozenset(
     {
         *_ALTERNATIVES,
         *("allOf", "if", "then", "else", "dependentSchemas", "dependencies"),
@@ -487,11 +489,11 @@ _NAMING: Final = frozenset(
     }
 )
 # Keywords about which arguments need others, by their names.
-_DEPENDENT: Final = ("dependentRequired", "dependentSchemas")
+_DEPENDENCY_KEYWORDS: Final = ("dependentRequired", "dependentSchemas")
 # The most reasons in an error, and the most characters of each, as it may contain a name that the client has made up.
-_MOST_REASONS, _MOST_OF_A_REASON = 10, 1000
+_MAX_REASONS, _MAX_REASON_LENGTH = 10, 1000
 # The most errors that are collected. Finding 500,000 wrong items would take minutes.
-_MOST_ERRORS = 10_000
+_MAX_ERRORS = 10_000
 # Converts a text to another type that the schema requires, because models send such values as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {
     "integer": TypeAdapter(int),
@@ -540,10 +542,10 @@ def invalid_arguments(tool_name: str, reasons: Iterable[str]) -> ToolError:
     :param reasons: What is wrong, without values.
     :returns: The error, which the client sees.
     """
-    found = [each[:_MOST_OF_A_REASON] for each in dict.fromkeys(reasons)]
-    if len(found) > _MOST_REASONS:
-        found[_MOST_REASONS:] = [f"and {len(found) - _MOST_REASONS} more"]
-    msg = f"Invalid arguments for tool '{tool_name}': {'; '.join(found)}"
+    unique = [each[:_MAX_REASON_LENGTH] for each in dict.fromkeys(reasons)]
+    if len(unique) > _MAX_REASONS:
+        unique[_MAX_REASONS:] = [f"and {len(unique) - _MAX_REASONS} more"]
+    msg = f"Invalid arguments for tool '{tool_name}': {'; '.join(unique)}"
     return ToolError(msg, log_level=logging.WARNING)
 
 
@@ -563,7 +565,7 @@ class ArgumentCheck:
         """
         self._tool_name = tool_name
         self._inputs = inputs
-        if _names_all(parameters):
+        if _lists_all_arguments(parameters):
             named: _Schema = {name: {} for name in parameters.get("required", ())}
             properties = {**named, **parameters["properties"]}
             parameters = {**parameters, "properties": properties, "additionalProperties": False}
@@ -589,9 +591,11 @@ class ArgumentCheck:
         if errors:
             arguments = copy.deepcopy(arguments)
         while errors:
-            unread = [error for error in errors if not _read_at(arguments, error, float if strict else (float, str))]
-            if len(unread) == len(errors) or len(errors) == _MOST_ERRORS:
-                raise invalid_arguments(self._tool_name, map(describe_violation, unread or errors))
+            unconverted = [
+                error for error in errors if not _convert_at(arguments, error, float if strict else (float, str))
+            ]
+            if len(unconverted) == len(errors) or len(errors) == _MAX_ERRORS:
+                raise invalid_arguments(self._tool_name, map(describe_violation, unconverted or errors))
             # The members of objects and lists that were read now are read in the next round.
             errors = self._errors(arguments)
         if self._inputs is None:
@@ -602,27 +606,27 @@ class ArgumentCheck:
             raise invalid_arguments(self._tool_name, reasons_of(error)) from None
 
     def _errors(self, arguments: dict[str, Any]) -> list[SchemaViolation]:
-        return sorted(islice(self._validator.iter_errors(arguments), _MOST_ERRORS), key=lambda error: error.json_path)
+        return sorted(islice(self._validator.iter_errors(arguments), _MAX_ERRORS), key=lambda error: error.json_path)
 
 
-def _read_at(arguments: dict[str, Any], error: SchemaViolation, readable: Any) -> bool:
+def _convert_at(arguments: dict[str, Any], error: SchemaViolation, convertible: Any) -> bool:
     """
     Convert a value to the type that the schema requires, and return whether that was possible.
     """
     instance: Any = error.instance
-    if error.validator == "type" and isinstance(instance, readable):
+    if error.validator == "type" and isinstance(instance, convertible):
         wanted: Any = error.validator_value
         kinds = [wanted] if isinstance(wanted, str) else wanted
         *path, last = error.absolute_path
         place: Any = arguments
         for key in path:
             place = place[key]
-        place[last] = _read(instance, kinds)
+        place[last] = _convert(instance, kinds)
         return place[last] is not instance
-    return any(_read_at(arguments, each, readable) for each in error.context or ())
+    return any(_convert_at(arguments, each, convertible) for each in error.context or ())
 
 
-def _read(value: Any, kinds: Collection[str]) -> Any:
+def _convert(value: Any, kinds: Collection[str]) -> Any:
     """Convert a value to one of the kinds, or return it unchanged if that is not possible."""
     if isinstance(value, float):
         return int(value) if "integer" in kinds and value.is_integer() else value
@@ -633,12 +637,12 @@ def _read(value: Any, kinds: Collection[str]) -> Any:
     return value
 
 
-def _names_all(schema: _Schema) -> bool:
+def _lists_all_arguments(schema: _Schema) -> bool:
     """Return whether a schema lists all arguments in `properties`, but does not say whether others are allowed."""
-    return "properties" in schema and "additionalProperties" not in schema and _NAMING.isdisjoint(schema)
+    return "properties" in schema and "additionalProperties" not in schema and _MEMBER_KEYWORDS.isdisjoint(schema)
 
 
-def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
+def keep_arguments(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
     """
     Keep some of the arguments in a schema.
 
@@ -650,11 +654,11 @@ def only(parameters: _Schema, names: Sequence[str], tool_name: str) -> _Schema:
     """
     properties = parameters.get("properties", {})
     check_known("inputs", names, properties, f"the arguments of tool '{tool_name}'")
-    kept = without(parameters, [name for name in properties if name not in names])
+    kept = remove_arguments(parameters, [name for name in properties if name not in names])
     return {**{key: each for key, each in kept.items() if key != "patternProperties"}, "additionalProperties": False}
 
 
-def without(parameters: _Schema, names: Collection[str]) -> _Schema:
+def remove_arguments(parameters: _Schema, names: Collection[str]) -> _Schema:
     """
     Remove arguments that clients must not see.
 
@@ -666,7 +670,7 @@ def without(parameters: _Schema, names: Collection[str]) -> _Schema:
     if not names or not any(name in properties for name in names):
         return parameters
     left = {key: each for key, each in parameters.items() if key != "minProperties"}
-    for key in _DEPENDENT:
+    for key in _DEPENDENCY_KEYWORDS:
         if any(repr(name) in repr(left.get(key)) for name in names):
             del left[key]
     left["properties"] = {name: each for name, each in properties.items() if name not in names}

@@ -127,7 +127,7 @@ class HaystackProvider(Provider):
         if self._options.unused_message is not None and not any(each.may_change for each in self.sources):
             # Options under a misspelt name, for example `scopes`, would protect nothing.
             raise ValueError(self._options.unused_message)
-        self._unique(self._known_tools(), may_raise=True)
+        self._without_duplicates(self._known_tools(), may_raise=True)
         self._extensions = [_tasks_extension(task_queue)] if any(each.uses_tasks for each in self.sources) else []
 
     def _add(self, *sources: Source) -> None:
@@ -174,7 +174,7 @@ class HaystackProvider(Provider):
             msg = "A tool that can be a background task must be among the `tools` that the server is made with"
             raise ValueError(msg)
         added_tools = [tool for source in added for tool in source.known_tools]
-        self._unique([*self._known_tools(), *added_tools], may_raise=True)
+        self._without_duplicates([*self._known_tools(), *added_tools], may_raise=True)
         self._add(*added)
         self.changed("tools")
 
@@ -197,11 +197,11 @@ class HaystackProvider(Provider):
         return [tool for source in self.sources for tool in source.known_tools]
 
     async def _list_tools(self) -> Sequence[Tool]:
-        return self._unique(await self._collect(lambda source: source.list_tools()))
+        return self._without_duplicates(await self._collect(lambda source: source.list_tools()))
 
     async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
         listed: list[Tool] = await self._collect(lambda source: source.list_tools())
-        return _highest(self._unique([tool for tool in listed if tool.name == name]), version)
+        return _highest(self._without_duplicates([tool for tool in listed if tool.name == name]), version)
 
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
@@ -216,9 +216,9 @@ class HaystackProvider(Provider):
         return await self._collect(lambda source: source.list_resources())
 
     async def _get_resource(self, uri: str, version: VersionSpec | None = None) -> Resource | None:
-        own, others = self._in_turn()
-        for source in [*own, *others]:
-            if source in others and await self._template(uri, version, own) is not None:
+        local, remote = self._local_and_remote_sources()
+        for source in [*local, *remote]:
+            if source in remote and await self._template(uri, version, local) is not None:
                 return None  # FastMCP asks for templates next
             found: list[Resource] = await self._collect(lambda each: each.find_resources(uri), [source])
             if (resource := _highest(found, version)) is not None:
@@ -229,25 +229,27 @@ class HaystackProvider(Provider):
         return await self._collect(lambda source: source.list_resource_templates())
 
     async def _get_resource_template(self, uri: str, version: VersionSpec | None = None) -> ResourceTemplate | None:
-        own, others = self._in_turn()
-        return await self._template(uri, version, own) or await self._template(uri, version, others)
+        local, remote = self._local_and_remote_sources()
+        return await self._template(uri, version, local) or await self._template(uri, version, remote)
 
     async def _template(self, uri: str, version: VersionSpec | None, sources: list[Source]) -> ResourceTemplate | None:
         listed: list[ResourceTemplate] = await self._collect(lambda each: each.list_resource_templates(), sources)
         return _highest([each for each in listed if each.matches(uri) is not None], version)
 
     async def _list_prompts(self) -> Sequence[Prompt]:
-        return self._unique(await self._collect(lambda source: source.list_prompts()))
+        return self._without_duplicates(await self._collect(lambda source: source.list_prompts()))
 
     async def _get_prompt(self, name: str, version: VersionSpec | None = None) -> Prompt | None:
         # The sources of this process count as the last ones, so that they win if the last of two prompts is served.
-        for sources in self._in_turn() if self._serves_last else [self.sources]:
-            listed: list[Prompt] = self._unique(await self._collect(lambda each: each.list_prompts(), sources))
+        for sources in self._local_and_remote_sources() if self._serves_last else [self.sources]:
+            listed: list[Prompt] = self._without_duplicates(
+                await self._collect(lambda each: each.list_prompts(), sources)
+            )
             if (found := _highest([each for each in listed if each.name == name], version)) is not None:
                 return found
         return None
 
-    def _in_turn(self) -> tuple[list[Source], list[Source]]:
+    def _local_and_remote_sources(self) -> tuple[list[Source], list[Source]]:
         """Return the sources of this process, and the other servers, which come last because one of them may hang."""
         others: list[Source] = [each for each in self.sources if isinstance(each, ServedServer)]
         return [each for each in self.sources if each not in others], others
@@ -266,7 +268,7 @@ class HaystackProvider(Provider):
                 )
         return found
 
-    def _unique(self, things: Sequence[NamedT], *, may_raise: bool = False) -> list[NamedT]:
+    def _without_duplicates(self, things: Sequence[NamedT], *, may_raise: bool = False) -> list[NamedT]:
         by_key: dict[str, NamedT] = {}
         for thing in things:
             if thing.key in by_key:
@@ -338,7 +340,7 @@ class HaystackProvider(Provider):
             for source in self.sources:
                 if source not in servers:
                     await source.warm_up()
-            self._unique(self._known_tools(), may_raise=True)
+            self._without_duplicates(self._known_tools(), may_raise=True)
             if self._options.unused_message is not None:
                 # Listing skills looks up their options.
                 await self._list_resources()
@@ -393,15 +395,15 @@ def _tool_sources(tools: Any, *, options: NamedOptions, pool: CallPool) -> Itera
 
 
 def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
-    own: ServeOptions | None = None
+    own_options: ServeOptions | None = None
     if isinstance(thing, tuple):
         if len(thing) != 2:  # noqa: PLR2004
             msg = "A tuple in `tools` must be a tool and its ServeOptions"
             raise ValueError(msg)
-        thing, own = thing[0], check_options(thing[1])
+        thing, own_options = thing[0], check_options(thing[1])
 
     def options_of(name: str) -> ServeOptions:
-        return options.of(name).overridden_by(own)
+        return options.of(name).overridden_by(own_options)
 
     def serve(tool: HaystackTool) -> Tool:
         if isinstance(tool, MCPTool):
@@ -409,15 +411,15 @@ def _sources_of(thing: Any, options: NamedOptions, pool: CallPool) -> Iterator[S
         return serve_tool(tool, options=options_of(tool.name), pool=pool)
 
     if isinstance(thing, Tool):
-        if own is not None or thing.name in options:
+        if own_options is not None or thing.name in options:
             msg = f"Tool '{thing.name}' is a tool of FastMCP, to which ServeOptions do not apply"
             raise ValueError(msg)
         yield Source([thing])
     elif isinstance(thing, HaystackTool | Toolset):
         # Any option counts, because tools that are added later may be background tasks as well.
-        may_be_tasks = any(each.task for each in (*options.values(), own) if each)
-        if isinstance(thing, MCPToolset) and (own is None or own.forward):
-            yield ServedServer(thing, own or ServeOptions(), serve=serve, may_be_tasks=may_be_tasks)
+        may_be_tasks = any(each.task for each in (*options.values(), own_options) if each)
+        if isinstance(thing, MCPToolset) and (own_options is None or own_options.forward):
+            yield ServedServer(thing, own_options or ServeOptions(), serve=serve, may_be_tasks=may_be_tasks)
         else:
             yield LiveTools(thing, serve, may_be_tasks=may_be_tasks)
     elif callable(thing):
@@ -514,7 +516,7 @@ class HaystackServer(FastMCP[Any]):
         :param criteria: Names, versions, tags and components, as for FastMCP.
         :returns: The server.
         """
-        for each in _split(keys, criteria):
+        for each in _split_keys(keys, criteria):
             super().enable(**each, only=only)
             only = False
         return self
@@ -527,7 +529,7 @@ class HaystackServer(FastMCP[Any]):
         :param criteria: As for `enable`.
         :returns: The server.
         """
-        for each in _split(keys, criteria):
+        for each in _split_keys(keys, criteria):
             super().disable(**each)
         return self
 
@@ -540,7 +542,7 @@ def _with_protection(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "host_origin_protection": default if chosen is None else chosen}
 
 
-def _split(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _split_keys(keys: set[str] | None, criteria: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Replace keys without a version by names, one set of criteria per kind, because FastMCP requires all to be met."""
     short = {key for key in keys or () if "@" not in key}
     if keys is None or keys != short:

@@ -42,10 +42,10 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _Skill: Any = getattr(models, "MCPSkill", None) or models.Skill
 
 _MAIN_FILE = "SKILL.md"
-_TEMPLATE = "skill://{path*}"
+_URI_TEMPLATE = "skill://{path*}"
 _NEEDED_METHODS = ("list_skills", "load_skill", "read_skill_file")
 # The limits of the extension for one skill.
-_MOST_FILES, _MOST_BYTES = 512, 16 * 1024 * 1024
+_MAX_FILES, _MAX_BYTES = 512, 16 * 1024 * 1024
 
 
 def skill_sources(skills: Any, *, options: NamedOptions, pool: CallPool) -> Iterator[Source]:
@@ -81,7 +81,7 @@ class SkillSource(Source):
         self._reads = ReadRunner("Reading a skill", ServeOptions(), pool)
         self._warned_of: set[str] = set()
         self._template = ResourceTemplate.from_function(
-            self._read, _TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
+            self._read, _URI_TEMPLATE, name="skill_file", description="A file of a skill, by its path in the folder."
         )
 
     async def list_resources(self) -> Sequence[Resource]:
@@ -122,7 +122,7 @@ class SkillSource(Source):
         for store in self.parts:
             for name, info in store.list_skills().items():
                 if name in skills:
-                    self._warn_of(name, "another store has a skill of this name")
+                    self._warn_once(name, "another store has a skill of this name")
                 else:
                     skills[name] = _StoredSkill(store, name, info.description)
         return skills
@@ -148,13 +148,13 @@ class SkillSource(Source):
 
     def _entry(self, skill: _StoredSkill) -> Any | None:
         try:
-            return skill.entry(self._warn_of)
+            return skill.entry(self._warn_once)
         except Exception as error:  # any error, such as a missing file, as other skills can still be described
             reasons = error.errors() if isinstance(error, ValidationError) else []
-            self._warn_of(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
+            self._warn_once(skill.name, "; ".join(str(each["msg"]) for each in reasons) or str(error))
             return None
 
-    def _warn_of(self, name: str, reason: str) -> None:
+    def _warn_once(self, name: str, reason: str) -> None:
         if name not in self._warned_of:
             self._warned_of.add(name)
             logger.warning("Skill '{skill}' is not served: {reason}", skill=name, reason=reason)
@@ -182,8 +182,8 @@ class _StoredSkill:
         Describe the skill with all its files, which are read for that. Files that the store cannot read are left out.
         """
         _, paths = self.store.load_skill(self.name)
-        if len(paths) >= _MOST_FILES:
-            msg = f"it has more than {_MOST_FILES} files"
+        if len(paths) >= _MAX_FILES:
+            msg = f"it has more than {_MAX_FILES} files"
             raise ValueError(msg)
         resources, size = [], 0
         for path in (_MAIN_FILE, *paths):
@@ -196,8 +196,8 @@ class _StoredSkill:
                 continue
             data = content.encode() if isinstance(content, str) else content
             size += len(data)
-            if size > _MOST_BYTES:
-                msg = f"its files have more than {_MOST_BYTES} bytes"
+            if size > _MAX_BYTES:
+                msg = f"its files have more than {_MAX_BYTES} bytes"
                 raise ValueError(msg)
             digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
             resources.append(SkillResource(uri=self._uri(path), digest=digest, size=len(data)))

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.serving.changes import Listing
 
 # The characters and the length that the protocol and the models of the larger providers allow.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_LONGEST_SHOWN = 100
+_MAX_SHOWN_LENGTH = 100
 
 
 def check_name(parameter: str, name: object) -> None:
@@ -43,7 +43,7 @@ def check_name(parameter: str, name: object) -> None:
     :raises ValueError: If clients or their models would not accept it.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        shown = repr(name)[:_LONGEST_SHOWN]
+        shown = repr(name)[:_MAX_SHOWN_LENGTH]
         msg = (
             f"A name in {parameter} must be 1 to 64 characters from A-Z, a-z, 0-9, '_', '-' and '.', not {shown}. "
             "Clients and their models would not accept it"
@@ -215,8 +215,8 @@ class ServeOptions:
         if other is None:
             return self
         defaults = ServeOptions()
-        said = {each.name: getattr(other, each.name) for each in fields(ServeOptions)}
-        return replace(self, **{name: value for name, value in said.items() if value != getattr(defaults, name)})
+        overrides = {each.name: getattr(other, each.name) for each in fields(ServeOptions)}
+        return replace(self, **{name: value for name, value in overrides.items() if value != getattr(defaults, name)})
 
 
 def check_options(value: Any) -> ServeOptions:
@@ -254,7 +254,7 @@ class NamedOptions(dict[str, ServeOptions]):
             msg = f"`options` must be a dictionary of names to ServeOptions, got {type(options).__name__}"
             raise ValueError(msg)
         super().__init__({name: check_options(value) for name, value in (options or {}).items()})
-        self._asked_for: set[str] = set()
+        self._looked_up: set[str] = set()
 
     def of(self, name: str) -> ServeOptions:
         """
@@ -263,7 +263,7 @@ class NamedOptions(dict[str, ServeOptions]):
         :param name: Its name.
         :returns: The options, or the defaults.
         """
-        self._asked_for.add(name)
+        self._looked_up.add(name)
         return self.get(name) or ServeOptions()
 
     def each(self, parameter: str, things: Any, kind: str) -> Iterator[tuple[str, Any, ServeOptions]]:
@@ -287,12 +287,12 @@ class NamedOptions(dict[str, ServeOptions]):
         """
         The message about options for something that is not served; None if all are used.
         """
-        unused = sorted(set(self) - self._asked_for)
+        unused = sorted(set(self) - self._looked_up)
         if not unused:
             return None
         return (
             f"`options` name {', '.join(map(repr, unused))}, which is not served. "
-            f"Available: {', '.join(sorted(self._asked_for)) or 'nothing'}."
+            f"Available: {', '.join(sorted(self._looked_up)) or 'nothing'}."
         )
 
 

@@ -67,7 +67,7 @@ _NAMES = frozenset(
 _PREFIXES = ("LC_", "XDG_", "UV_", "PIP_", "NPM_CONFIG_", "npm_config_")
 
 # Not inherited despite their prefixes: they are credentials for publishing packages.
-_LEFT_OUT = ("UV_PUBLISH_", "UV_GITHUB_TOKEN", "NPM_CONFIG_OTP", "npm_config_otp")
+_NEVER_INHERITED = ("UV_PUBLISH_", "UV_GITHUB_TOKEN", "NPM_CONFIG_OTP", "npm_config_otp")
 
 _WINDOWS_NAMES = frozenset(
     {"ALLUSERSPROFILE", "APPDATA", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)", "COMSPEC", "HOMEDRIVE", "HOMEPATH"}
@@ -164,7 +164,7 @@ def _is_always_inherited(name: str) -> bool:
     Return whether every server inherits a variable, or all variables that match a pattern with a `*` at its end.
     """
     stem = name.removesuffix("*")
-    if name.startswith(_LEFT_OUT) or (stem != name and any(left_out.startswith(stem) for left_out in _LEFT_OUT)):
+    if name.startswith(_NEVER_INHERITED) or (stem != name and any(each.startswith(stem) for each in _NEVER_INHERITED)):
         return False
     return name in _NAMES or name.startswith(_PREFIXES) or (sys.platform == "win32" and name.upper() in _WINDOWS_NAMES)
 

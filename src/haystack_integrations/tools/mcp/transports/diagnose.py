@@ -40,9 +40,9 @@ _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 _BODY_LIMIT = 65_536
 _ENDPOINT_EVENT = re.compile(rb"^event: ?endpoint\s", re.MULTILINE)
 _JSON_RPC = re.compile(rb'"jsonrpc"\s*:\s*"2.0"')
-_OTHER: dict[TransportName, TransportName] = {"sse": "streamable-http", "streamable-http": "sse"}
-_ENDPOINT = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
-_SERVER_INFO = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
+_OTHER_TRANSPORT: dict[TransportName, TransportName] = {"sse": "streamable-http", "streamable-http": "sse"}
+_ENDPOINT_NAMES = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
+_SERVER_INFO_NAMES = {"sse": "SSEServerInfo", "streamable-http": "StreamableHttpServerInfo"}
 
 _NO_HTTP = (
     "{place} closes the connection without a valid HTTP answer: it is not an HTTP server, speaks TLS (use https://), "
@@ -132,7 +132,7 @@ class Diagnosis:
                 if not is_final:
                     # The first response stays a valid finding if a later request fails.
                     with suppress(httpx2.TransportError):
-                        await self._look_elsewhere(client, answer)
+                        await self._probe_other_paths(client, answer)
         except Exception as failure:  # if raised, it would hide the failure that is being diagnosed
             found = list(causes(failure))
             error, text = next(
@@ -166,44 +166,46 @@ class Diagnosis:
         Return the meaning of an answer, and whether it is final, so that no other method or path needs to be tried.
         """
         response, status = answer.response, answer.response.status_code
-        said = f"{_display_url(self._url)} answers {status_of(response)}"
+        finding = f"{_display_url(self._url)} answers {status_of(response)}"
         target = redirect_target(response)
         if target is not None:
             if self._url.scheme == "https":
                 target = target.copy_with(scheme="https")
-            where = self._shown(_display_url(target))
-            return f"{said}, a redirect: use {where}, if it is the intended server.", True
+            where = self._redacted_text(_display_url(target))
+            return f"{finding}, a redirect: use {where}, if it is the intended server.", True
         if status in {401, 403}:
-            challenge = self._shown(response.headers.get("www-authenticate") or answer.text)
-            said += f" ({challenge})" if challenge else ""
+            challenge = self._redacted_text(response.headers.get("www-authenticate") or answer.text)
+            finding += f" ({challenge})" if challenge else ""
             if "authorization" in response.request.headers:
-                return f"{said}: the credentials in `token` or in `headers` were not accepted.", True
+                return f"{finding}: the credentials in `token` or in `headers` were not accepted.", True
             oauth = '`auth="oauth"`, or ' if "resource_metadata" in challenge else ""
             credentials = f"pass {oauth}the credentials as `token` or in `headers`"
-            return None if self.has_auth else f"{said}: {credentials}.", True
+            return None if self.has_auth else f"{finding}: {credentials}.", True
         if status == httpx2.codes.MISDIRECTED_REQUEST:
-            return f"{said}: add the host name to those that the server allows.", True
+            return f"{finding}: add the host name to those that the server allows.", True
         if response.is_server_error or status in {407, 429}:
-            return f"{said}.", True
+            return f"{finding}.", True
         if answer.transport == self.transport:
             return None, True
-        content = self._shown(media_type(response))
-        return f"{said}{f' with {content}' if content else ''}, not MCP: check the URL.", False
+        content = self._redacted_text(media_type(response))
+        return f"{finding}{f' with {content}' if content else ''}, not MCP: check the URL.", False
 
-    async def _look_elsewhere(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
-        own, other = _path(self._url), _OTHER[self.transport]
-        candidates: list[tuple[str, TransportName]] = [(own, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
+    async def _probe_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
+        own_path, other = _path(self._url), _OTHER_TRANSPORT[self.transport]
+        candidates: list[tuple[str, TransportName]] = [(own_path, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
         for path, transport in candidates:
-            if (path, transport) == (own, self.transport):
+            if (path, transport) == (own_path, self.transport):
                 continue
-            url = self._url if path == own else self._url.copy_with(path=path)
+            url = self._url if path == own_path else self._url.copy_with(path=path)
             reply = answer if answer.transport else await self._ask(client, url, transport, self.timeout * 0.2)
             if reply is None:
                 continue
-            use = f'{_SERVER_INFO[transport]}(url="{_display_url(url)}")'
+            use = f'{_SERVER_INFO_NAMES[transport]}(url="{_display_url(url)}")'
             if reply.transport == transport:
-                at = f"{_display_url(url)} is {_ENDPOINT[transport]}"
-                self._finding = f"{at}: use {use}." if path == own else f"{self._finding} {at}: did you mean {use}?"
+                at = f"{_display_url(url)} is {_ENDPOINT_NAMES[transport]}"
+                self._finding = (
+                    f"{at}: use {use}." if path == own_path else f"{self._finding} {at}: did you mean {use}?"
+                )
                 return
 
     def _place(self) -> str:
@@ -217,7 +219,7 @@ class Diagnosis:
                 return f"{place} (through the proxy {urlsplit(named).hostname})"
         return place
 
-    def _shown(self, text: str) -> str:
+    def _redacted_text(self, text: str) -> str:
         return self.redact("".join(filter(str.isprintable, text)))[:200]
 
 

@@ -15,7 +15,7 @@ import anyio.to_thread
 import httpx2
 
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
-from haystack_integrations.tools.mcp.auth.request_auth import OAuth, OwnAuth, TokenSourceAuth, load_auth
+from haystack_integrations.tools.mcp.auth.request_auth import CustomAuth, OAuth, TokenSourceAuth, load_auth
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -40,7 +40,7 @@ async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterab
     try:
         config = info._oauth
         if config is None:
-            return OwnAuth(await anyio.to_thread.run_sync(load_auth, info.auth))
+            return CustomAuth(await anyio.to_thread.run_sync(load_auth, info.auth))
         auth = config.create_auth(url)
     except Exception as error:
         msg = f"Failed to connect to {info.describe()}: authorization cannot begin: {error}"
@@ -58,7 +58,7 @@ def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable
     :returns: The authentication of requests.
     """
     if not isinstance(auth, OAuth):  # made by a subclass of OAuthConfig
-        return OwnAuth(auth)
+        return CustomAuth(auth)
     auth.clients, auth.learn, auth.check = (lambda: _client(info)), learn, check_host
     return auth
 

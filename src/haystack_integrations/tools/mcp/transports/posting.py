@@ -58,21 +58,21 @@ CONNECT_ERRORS = (
 _MAX_REDIRECTS = 10
 
 # For how many identities separate cookies are kept.
-_MOST_WITH_COOKIES = 1000
+_MAX_COOKIE_JARS = 1000
 
 # The shortest pause if a server is too busy, in seconds: some want the request again at once.
-_SHORTEST_THROTTLE = 0.25
+_MIN_THROTTLE = 0.25
 
 # The share of a request's time that connecting may take. If connecting fails before the request does, nothing was sent.
 _CONNECT_SHARE = 0.9
 
 # Statuses of a server that did not process the request, so that it may be sent again.
-_ASKS_FOR_CREDENTIALS = frozenset({401, 403, 407})
+_CREDENTIAL_STATUSES = frozenset({401, 403, 407})
 
 GET_HEADERS = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
 
 # The headers of every client of httpx2. They accept the encodings for which libraries are installed.
-_HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
+_DEFAULT_HEADERS = httpx2.Client(transport=httpx2.BaseTransport()).headers
 
 
 class TooLargeError(Exception):
@@ -113,7 +113,7 @@ class HttpSender:
         """
         Prepare the headers that all requests have in common.
         """
-        self._fields = _by_name(_HEADERS) | _by_name(self.headers)
+        self._common_headers = _by_lower_case_name(_DEFAULT_HEADERS) | _by_lower_case_name(self.headers)
         # Cookies, by which load balancers route sessions, by identity key. None: the server info's own, which are also
         # used for identities without cookies.
         self._cookies: dict[Any, httpx2.Cookies] = {}
@@ -160,15 +160,15 @@ class HttpSender:
         fields = {"host": ("Host", url.netloc.decode())}
         if content is not None:
             fields["content-length"] = ("Content-Length", str(len(content)))
-        fields |= self._fields | _by_name(headers)
+        fields |= self._common_headers | _by_lower_case_name(headers)
         if identity.headers:
-            fields |= _by_name(identity.headers)
+            fields |= _by_lower_case_name(identity.headers)
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
         phases = {**self.timeout, "read": None} if is_stream else self.timeout
-        left, limit = self.life.time_left(), phases.get("connect")
-        if left is not None and (limit is None or limit > _CONNECT_SHARE * left):
-            phases = {**phases, "connect": _CONNECT_SHARE * left}
+        time_left, limit = self.life.time_left(), phases.get("connect")
+        if time_left is not None and (limit is None or limit > _CONNECT_SHARE * time_left):
+            phases = {**phases, "connect": _CONNECT_SHARE * time_left}
         extensions = {"timeout": phases, "may_log_in": may_log_in}
         status = ""
         with redacted_logs(self.life.redact):
@@ -183,7 +183,7 @@ class HttpSender:
                 if wait is None:
                     return response
                 # This applies to all requests, whether this one can wait or not.
-                self.life.throttle.until = time.monotonic() + max(wait, _SHORTEST_THROTTLE)
+                self.life.throttle.until = time.monotonic() + max(wait, _MIN_THROTTLE)
                 status = status_of(response)
                 if not self._is_in_time(wait):
                     return response
@@ -200,19 +200,19 @@ class HttpSender:
             await asyncio.sleep(seconds)
 
     def _is_in_time(self, seconds: float) -> bool:
-        left = self.life.time_left()
-        return left is None or seconds <= 0 or seconds < left
+        time_left = self.life.time_left()
+        return time_left is None or seconds <= 0 or seconds < time_left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
         # Without the headers that `auth` adds, which may be valid for this URL only. It adds new ones for the target.
-        own = request.headers if self.auth is None else request.headers.copy()
+        original_headers = request.headers if self.auth is None else request.headers.copy()
         response = await self._authenticate(request, exchange)
         for _ in range(_MAX_REDIRECTS - 1):
             target = redirect_target(response)
             if target is None or not _is_followed(response, target):
                 break
             await self.read(response)
-            headers = own.copy()
+            headers = original_headers.copy()
             for name in ("Host", "Cookie"):
                 headers.pop(name, None)
             request = httpx2.Request(
@@ -233,10 +233,12 @@ class HttpSender:
             outgoing = await anext(flow)
             while True:
                 # A copy of the request, e.g. with another URL, also counts as the request.
-                is_own = outgoing is request or (bool(request.content) and await outgoing.aread() == request.content)
+                carries_request = outgoing is request or (
+                    bool(request.content) and await outgoing.aread() == request.content
+                )
                 outgoing.extensions = {**request.extensions, **outgoing.extensions}
-                response = await self._send_once(outgoing, exchange if is_own else None)
-                if is_own and not request.extensions.get("may_log_in", True):
+                response = await self._send_once(outgoing, exchange if carries_request else None)
+                if carries_request and not request.extensions.get("may_log_in", True):
                     return response
                 try:
                     outgoing = await flow.asend(response)
@@ -250,34 +252,34 @@ class HttpSender:
             await flow.aclose()
 
     async def _send_once(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
-        whose = self._identity(request.method).key
-        cookies = self._cookies.get(whose) or self._cookies.get(None)
+        cookie_key = self._identity(request.method).key
+        cookies = self._cookies.get(cookie_key) or self._cookies.get(None)
         if cookies:
             cookies.set_cookie_header(request)
         if exchange is not None and exchange.is_settled:  # the session has just ended; the request counts as not run
             raise BusyError
         # If an earlier attempt may have left, the exchange stays marked as sent.
-        first = exchange if exchange is not None and exchange.fate is Fate.NEW else None
-        if first is not None:
-            first.mark_sent()
+        unsent = exchange if exchange is not None and exchange.fate is Fate.NEW else None
+        if unsent is not None:
+            unsent.mark_sent()
         try:
             response = await self.transport.handle_async_request(request)
         except CONNECT_ERRORS as error:
             error.request = request  # for the address in the message
-            if first is not None:
-                first.unmark_sent()
+            if unsent is not None:
+                unsent.unmark_sent()
             raise
         response.request = request
         response.stream = _HeardStream(response.stream, self.life.heard)
         if "set-cookie" in response.headers:
-            own = self._cookies.pop(whose) if whose in self._cookies else httpx2.Cookies(cookies)
-            own.extract_cookies(response)
-            self._cookies[whose] = own  # inserted last, so dropped last
-            if len(self._cookies) > _MOST_WITH_COOKIES:
+            jar = self._cookies.pop(cookie_key) if cookie_key in self._cookies else httpx2.Cookies(cookies)
+            jar.extract_cookies(response)
+            self._cookies[cookie_key] = jar  # inserted last, so dropped last
+            if len(self._cookies) > _MAX_COOKIE_JARS:
                 del self._cookies[next(iter(self._cookies))]
-        is_refused = response.status_code in _ASKS_FOR_CREDENTIALS or retry_after(response) is not None
-        if first is not None and (is_refused or is_redirect(response)):
-            first.unmark_sent()
+        is_refused = response.status_code in _CREDENTIAL_STATUSES or retry_after(response) is not None
+        if unsent is not None and (is_refused or is_redirect(response)):
+            unsent.unmark_sent()
         return response
 
     def _identity(self, method: str) -> Identity:
@@ -368,7 +370,7 @@ class _HeardStream(httpx2.AsyncByteStream):
         await self._stream.aclose()
 
 
-def _by_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+def _by_lower_case_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return {name.lower(): (name, value) for name, value in headers.items()}
 
 
@@ -397,9 +399,9 @@ def _is_followed(response: httpx2.Response, target: httpx2.URL) -> bool:
     keeps_method = sent.method == "GET" or response.status_code in {307, 308}
     if not keeps_method or (target.userinfo and target.userinfo != sent.url.userinfo):
         return False
-    here, there = sent.url, target
-    is_upgrade = (here.scheme, there.scheme) == ("http", "https") and here.port is None and there.port is None
-    return here.host == there.host and (is_upgrade or (here.scheme, here.port) == (there.scheme, there.port))
+    old, new = sent.url, target
+    is_upgrade = (old.scheme, new.scheme) == ("http", "https") and old.port is None and new.port is None
+    return old.host == new.host and (is_upgrade or (old.scheme, old.port) == (new.scheme, new.port))
 
 
 class HttpTransport(Transport):

@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
 SESSION_HEADER = "mcp-session-id"
 UNKNOWN_SESSION = "the server does not know the session any more"
 DOUBTFUL_SESSION = "the server seems to have lost the session"
-_FOR_ONE_WORKER = (
+_STICKY_SESSIONS_HINT = (
     "each session seems to be known to one worker of several only; use sticky sessions, or a server without sessions"
 )
 
@@ -46,17 +46,17 @@ SUCCESSES, REDIRECTS = range(200, 300), range(300, 400)
 ACCEPTED = 202
 
 # Statuses of a server or proxy that has looked only at the headers of a request.
-_DID_NOT_RUN = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
+_NOT_RUN_STATUSES = frozenset({401, 403, 404, 405, 406, 407, 410, 413, 415, 421, 429, 431})
 
 # Over SSE, a message refused with one of these was not processed: the session is gone, or access is denied.
-_SESSION_GONE = frozenset({404, 410})
-_DENIED = frozenset({401, 403, 405})
+_SESSION_GONE_STATUSES = frozenset({404, 410})
+_DENIED_STATUSES = frozenset({401, 403, 405})
 
 # With one of these and `Retry-After`, a server refuses a request before it processes anything.
-_TOO_BUSY = frozenset({429, 503})
+_BUSY_STATUSES = frozenset({429, 503})
 
 # The longest `Retry-After` that is believed, in seconds.
-_LONGEST_RETRY_AFTER = 86_400.0
+_MAX_RETRY_AFTER = 86_400.0
 
 # HTTP does not allow fractions here, but some rate limiters send them.
 _SECONDS = re.compile(r"[0-9]+(\.[0-9]+)?")
@@ -87,17 +87,17 @@ _UNKNOWN_SESSION = re.compile(
 )
 
 # Longer texts are not matched: they are pages or logs, not one of the phrasings.
-_LONGEST_MESSAGE = 200
+_MAX_MESSAGE_LENGTH = 200
 
 # Any refusal may mean that the session is lost, except with these statuses: they are about the size, the time or the
 # number of requests.
-_SAY_NOTHING_OF_THE_SESSION = frozenset({408, 413, 414, 429, 431})
+_STATUSES_NOT_ABOUT_SESSION = frozenset({408, 413, 414, 429, 431})
 # The methods whose refusal may mean that. Notifications and unknown requests are refused for other reasons.
 COMMON_METHODS = frozenset(
     "tools/call tools/list resources/read resources/list resources/templates/list prompts/get prompts/list".split()
 )
 # Errors of a server that processed the request.
-_OWN_ERRORS = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
+_ERRORS_AFTER_PROCESSING = (METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR)
 _MENTIONS_SESSION = re.compile("session|initiali[sz]", re.IGNORECASE)
 
 
@@ -130,10 +130,10 @@ class _ErrorBody:
 def _message_and_code_in(body: bytes) -> tuple[str, Any]:
     text = body.decode(errors="replace").strip()
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return text, None
-    error = said.get("error", said) if isinstance(said, dict) else said
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     message, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
     return (message.strip() if isinstance(message, str) else text), code
 
@@ -154,17 +154,17 @@ def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_ses
         return (reason if has_session and exchange.method in COMMON_METHODS else None), False
     if _is_too_busy(response, exchange):
         return None, False
-    said = _ErrorBody.of(body, exchange)
-    lost = _why_lost(response, said, exchange) if has_session else None
-    if lost is UNKNOWN_SESSION:
-        refusal = RefusedError(lost, status=status_of(response))
-        refusal.said = _FOR_ONE_WORKER  # seen only if a new session is unknown, too
+    error_body = _ErrorBody.of(body, exchange)
+    loss_reason = _session_loss_reason(response, error_body, exchange) if has_session else None
+    if loss_reason is UNKNOWN_SESSION:
+        refusal = RefusedError(loss_reason, status=status_of(response))
+        refusal.server_text = _STICKY_SESSIONS_HINT  # seen only if a new session is also unknown
         exchange.settle(refusal)
     else:
-        _settle_refused(response, said, exchange)
+        _settle_refused(response, error_body, exchange)
     # A server that is only slow may still know the session.
     is_failure = response.is_server_error and response.status_code != httpx2.codes.GATEWAY_TIMEOUT
-    return lost, is_failure and not said.is_answer
+    return loss_reason, is_failure and not error_body.is_answer
 
 
 def _settle_unanswered(response: httpx2.Response, exchange: Exchange) -> str:
@@ -192,27 +192,27 @@ def _describe_redirect(response: httpx2.Response) -> str:
     return f"Redirect to {shown} not followed; use that URL as the endpoint if it is the intended server"
 
 
-def _settle_refused(response: httpx2.Response, said: _ErrorBody, exchange: Exchange) -> None:
+def _settle_refused(response: httpx2.Response, error_body: _ErrorBody, exchange: Exchange) -> None:
     status, code = status_of(response), response.status_code
-    error = said.error if media_type(response).startswith("application/json") else None
+    error = error_body.error if media_type(response).startswith("application/json") else None
     reason = f"the server answered with HTTP {status}"
     failure: RequestError
-    if error is not None and (said.is_answer or code not in _DID_NOT_RUN):
+    if error is not None and (error_body.is_answer or code not in _NOT_RUN_STATUSES):
         failure = ProtocolError(error["code"], error["message"], error.get("data"), status=status)
-    elif code in _DID_NOT_RUN:
+    elif code in _NOT_RUN_STATUSES:
         failure = RefusedError(reason, status=status, is_final=True)
     else:
         failure = LostError(reason, status=status)
     if error is not None:
-        failure.said = error["message"]
+        failure.server_text = error["message"]
     elif code == httpx2.codes.UNAUTHORIZED:
-        failure.said = "the token or the headers of this call are missing, wrong or expired"
-    elif said.message not in status and media_type(response).endswith(("json", "plain")):
-        failure.said = shortened(said.message)
+        failure.server_text = "the token or the headers of this call are missing, wrong or expired"
+    elif error_body.message not in status and media_type(response).endswith(("json", "plain")):
+        failure.server_text = shortened(error_body.message)
     exchange.settle(failure)
 
 
-def _why_lost(response: httpx2.Response, said: _ErrorBody, exchange: Exchange) -> str | None:
+def _session_loss_reason(response: httpx2.Response, error_body: _ErrorBody, exchange: Exchange) -> str | None:
     """
     Describe why the session of a refused request should take no more requests; None if it can go on.
 
@@ -223,18 +223,18 @@ def _why_lost(response: httpx2.Response, said: _ErrorBody, exchange: Exchange) -
     # in plain text, or with a JSON-RPC error that has no request id. Other servers use other words and statuses, so
     # after any refusal that may be about the session, the next call opens a new one.
     status = response.status_code
-    is_refusal = response.is_client_error and status not in _SAY_NOTHING_OF_THE_SESSION
+    is_refusal = response.is_client_error and status not in _STATUSES_NOT_ABOUT_SESSION
     if not is_refusal and status != httpx2.codes.INTERNAL_SERVER_ERROR:
         return None
     if status == httpx2.codes.NOT_FOUND:
-        return DOUBTFUL_SESSION if said.is_answer else UNKNOWN_SESSION
-    if status == httpx2.codes.BAD_REQUEST and not said.is_answer and says_unknown_session(said.message):
+        return DOUBTFUL_SESSION if error_body.is_answer else UNKNOWN_SESSION
+    if status == httpx2.codes.BAD_REQUEST and not error_body.is_answer and says_unknown_session(error_body.message):
         return UNKNOWN_SESSION
     if exchange.method not in COMMON_METHODS or "www-authenticate" in response.headers:
         return None
-    if not is_refusal and not _MENTIONS_SESSION.search(said.message):
+    if not is_refusal and not _MENTIONS_SESSION.search(error_body.message):
         return None
-    return None if said.is_answer and said.code in _OWN_ERRORS else DOUBTFUL_SESSION
+    return None if error_body.is_answer and error_body.code in _ERRORS_AFTER_PROCESSING else DOUBTFUL_SESSION
 
 
 def says_unknown_session(message: str) -> bool:
@@ -244,7 +244,7 @@ def says_unknown_session(message: str) -> bool:
     :param message: The message.
     :returns: Whether the whole message is a known phrasing of that.
     """
-    return len(message) <= _LONGEST_MESSAGE and _UNKNOWN_SESSION.fullmatch(message) is not None
+    return len(message) <= _MAX_MESSAGE_LENGTH and _UNKNOWN_SESSION.fullmatch(message) is not None
 
 
 def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
@@ -263,8 +263,8 @@ def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
         return reason
     status, code = status_of(response), response.status_code
     reason = f"the server refused a message with HTTP {status}"
-    if code in _DENIED or code in _SESSION_GONE:
-        exchange.settle(RefusedError(reason, status=status, is_final=code in _DENIED))
+    if code in _DENIED_STATUSES or code in _SESSION_GONE_STATUSES:
+        exchange.settle(RefusedError(reason, status=status, is_final=code in _DENIED_STATUSES))
     else:
         exchange.lose(reason, status=status)
     return reason
@@ -295,7 +295,7 @@ def retry_after(response: httpx2.Response) -> float | None:
     :param response: A response.
     :returns: Seconds, for the statuses 429 and 503 with `Retry-After`; otherwise None.
     """
-    if response.status_code not in _TOO_BUSY:
+    if response.status_code not in _BUSY_STATUSES:
         return None
     value = response.headers.get("retry-after", "").strip()
     try:
@@ -303,7 +303,7 @@ def retry_after(response: httpx2.Response) -> float | None:
         seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - _server_time(response)
     except (TypeError, ValueError, OverflowError):
         return None
-    return min(max(seconds, 0.0), _LONGEST_RETRY_AFTER)
+    return min(max(seconds, 0.0), _MAX_RETRY_AFTER)
 
 
 def _server_time(response: httpx2.Response) -> float:

@@ -83,7 +83,7 @@ _KEYS: dict[str, tuple[Any, str]] = {
     "disabledTools": _TOOL_NAMES,
     "required": _SWITCH,
 }
-_ONLY_WITH = {"command": ("args", "env", "cwd", "envFile"), "url": ("headers", "auth")}
+_KEYS_BY_KIND = {"command": ("args", "env", "cwd", "envFile"), "url": ("headers", "auth")}
 # Keys of this package: parameters of a toolset.
 _TOOLSET_KEYS = (
     "required",
@@ -99,16 +99,16 @@ _TOOLSET_KEYS = (
 _KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
 
 # A key of Claude Code and Gemini CLI that looks like a misspelled one.
-_NO_TYPOS = frozenset({"oauth"})
+_SIMILAR_FOREIGN_KEYS = frozenset({"oauth"})
 
 # How many letters longer or shorter than the right key a misspelled key can be. Others are keys of other clients.
-_MOST_LETTERS = 2
+_MAX_LENGTH_DIFFERENCE = 2
 
 _ENTRY_CHOICES = "`command` with `args`, `env` and `cwd`, or `url` with `headers` and `type`"
 
 # A larger `timeout` is taken for milliseconds, as in the files of Gemini CLI and others; Cline's is in seconds. A call
 # of more than an hour is unlikely.
-_LONGEST_IN_SECONDS = 3600
+_MAX_SECONDS = 3600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +129,7 @@ class EntrySettings:
 
 
 @contextmanager
-def _at(where: str) -> Iterator[None]:
+def _locate_errors(where: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
@@ -146,11 +146,11 @@ def server_info_of(entry: Mapping[str, Any], where: str) -> MCPServerInfo:
     :returns: The server info, with variables as Secrets.
     :raises ValueError: If a key is misspelled, missing or of the wrong type.
     """
-    with _at(where):
+    with _locate_errors(where):
         known = _read(entry)
         kind = _kind(known)
         wanted = "url" if kind == "stdio" else "command"
-        misplaced = [key for key in _ONLY_WITH[wanted] if known.get(key)]
+        misplaced = [key for key in _KEYS_BY_KIND[wanted] if known.get(key)]
         if misplaced and wanted not in known:
             keys = ", ".join(f"`{key}`" for key in misplaced)
             what = "{where}: not used without a `{wanted}`: {keys}"
@@ -167,7 +167,7 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
     :returns: The settings. If the entry is disabled, the others are not read.
     :raises ValueError: If a setting is of the wrong type.
     """
-    with _at(where):
+    with _locate_errors(where):
         _check_object(entry)
         is_off = entry.get("disabled") is True or entry.get("enabled") is False or entry.get("isActive") is False
         # An entry of a Zed extension has only settings; the type `inMemory` means a server inside Cherry Studio.
@@ -180,7 +180,7 @@ def settings_of(entry: Mapping[str, Any], where: str) -> EntrySettings:
         if timeout is not None:
             if isinstance(timeout, bool) or not timeout > 0:
                 _refuse_entry(f"`timeout` must be a number greater than 0, got {timeout!r}")
-            seconds = float(timeout) if timeout <= _LONGEST_IN_SECONDS else timeout / 1000
+            seconds = float(timeout) if timeout <= _MAX_SECONDS else timeout / 1000
             parameters.setdefault("invocation_timeout", seconds)
         only, without = known.get("enabledTools"), known.get("disabledTools") or []
         for name in (*(only or ()), *without):
@@ -225,8 +225,8 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for key, given in entry.items():
         name, value = _ALIASES.get(key, key), _as_in_json(given)
-        if key not in {*_KNOWN_KEYS, *_NO_TYPOS} and (meant := _meant_by(_folded(str(key)))):
-            _refuse_entry(f"unknown key {key!r}. Did you mean `{meant}`? An entry has {', '.join(_KEYS)}.")
+        if key not in {*_KNOWN_KEYS, *_SIMILAR_FOREIGN_KEYS} and (closest := _closest_key(_folded(str(key)))):
+            _refuse_entry(f"unknown key {key!r}. Did you mean `{closest}`? An entry has {', '.join(_KEYS)}.")
         # Some clients write all keys, and leave unused ones empty.
         if _is_foreign(key, value) or value in (None, ""):
             continue
@@ -254,13 +254,13 @@ def _folded(name: str) -> str:
     return re.sub(r"[-_ ]", "", name.casefold())
 
 
-def _meant_by(key: str) -> str | None:
+def _closest_key(key: str) -> str | None:
     """
     Find the known key of which a key is a misspelling: letters in the wrong order, or one or two wrong letters.
     """
     known = {_folded(each): each for each in reversed(_KNOWN_KEYS)}
     close = [each for each in known if sorted(each) == sorted(key)] or difflib.get_close_matches(key, known, 1, 0.8)
-    return known[close[0]] if close and abs(len(close[0]) - len(key)) <= _MOST_LETTERS else None
+    return known[close[0]] if close and abs(len(close[0]) - len(key)) <= _MAX_LENGTH_DIFFERENCE else None
 
 
 def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
-from haystack_integrations.tools.mcp.redaction import SHORTEST_SECRET, Redactor, redact_text
+from haystack_integrations.tools.mcp.redaction import MIN_SECRET_LENGTH, Redactor, redact_text
 from haystack_integrations.tools.mcp.secret_template import secret_text, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command, inherited_environment
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
@@ -40,14 +40,14 @@ from haystack_integrations.tools.mcp.transports.server_infos import StdioServerI
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 _stdlib_logger = stdlib_logging.getLogger(__name__)
 
-_LINES = 50
-_LINE_LENGTH = 500
+_MAX_LINES = 50
+_MAX_LINE_LENGTH = 500
 
 # How many characters an error message quotes: enough for the error that Node prints before its stack.
-_TEXT_LENGTH = 1000
+_MAX_QUOTED_LENGTH = 1000
 
 # How many characters of a line are kept: more than are shown, because redaction and cleaning make lines shorter.
-_KEPT_LENGTH = 4 * _LINE_LENGTH
+_MAX_KEPT_LENGTH = 4 * _MAX_LINE_LENGTH
 
 # Sequences of ECMA-48 that set colours, titles and links or move the cursor, even if the line ends within one.
 _ESCAPE_SEQUENCE = re.compile(
@@ -77,7 +77,7 @@ class StderrTail:
         """
         # In their printed form: a secret of several lines appears as several lines.
         self._redactor = Redactor(_printable(line) for value in secrets for line in [value, *value.splitlines()])
-        self._lines: deque[str] = deque(maxlen=_LINES)
+        self._lines: deque[str] = deque(maxlen=_MAX_LINES)
         self._unfinished = ""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
@@ -89,8 +89,8 @@ class StderrTail:
         :returns: The lines that are now complete, redacted.
         """
         text = self._unfinished + self._decoder.decode(data).replace("\r", "\n")
-        *lines, self._unfinished = (line[:_KEPT_LENGTH] for line in text.split("\n"))
-        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < _KEPT_LENGTH))]
+        *lines, self._unfinished = (line[:_MAX_KEPT_LENGTH] for line in text.split("\n"))
+        cleaned = [text for line in lines if (text := self._clean(line, is_whole=len(line) < _MAX_KEPT_LENGTH))]
         self._lines.extend(cleaned)
         return cleaned
 
@@ -103,13 +103,13 @@ class StderrTail:
         lines = [*self._lines, self._clean(self._unfinished, is_whole=False)]
         lines = [" ".join(line.split()) for line in lines if line]
         text = " | ".join(lines)
-        if len(text) <= _TEXT_LENGTH:
+        if len(text) <= _MAX_QUOTED_LENGTH:
             return text
         # Programs in Go print the error before their usage, and programs in JavaScript print it before the stack.
         error = next((line for line in reversed(lines) if "error:" in line.lower()), "")
-        if error in text[1 - _TEXT_LENGTH :]:
-            return f"…{text[1 - _TEXT_LENGTH :]}"
-        return f"{error} | …{text[len(error) + 4 - _TEXT_LENGTH :]}"
+        if error in text[1 - _MAX_QUOTED_LENGTH :]:
+            return f"…{text[1 - _MAX_QUOTED_LENGTH :]}"
+        return f"{error} | …{text[len(error) + 4 - _MAX_QUOTED_LENGTH :]}"
 
     def _clean(self, line: str, *, is_whole: bool) -> str:
         # Escape sequences are removed first, because one within a secret would hide it.
@@ -117,7 +117,7 @@ class StderrTail:
         if not is_whole:
             # The line may end with the first part of a secret, which a search for the whole secret does not find.
             line = line[: len(line) - max((_overlap(line, secret) for secret in self._redactor.forms), default=0)]
-        return self._redactor.text(line).rstrip()[:_LINE_LENGTH]
+        return self._redactor.text(line).rstrip()[:_MAX_LINE_LENGTH]
 
 
 def _printable(text: str) -> str:
@@ -126,7 +126,7 @@ def _printable(text: str) -> str:
 
 def _overlap(line: str, secret: str) -> int:
     # Only proper prefixes count: the search finds a whole secret.
-    lengths = range(min(len(secret) - 1, len(line)), SHORTEST_SECRET - 1, -1)
+    lengths = range(min(len(secret) - 1, len(line)), MIN_SECRET_LENGTH - 1, -1)
     return next((length for length in lengths if line.endswith(secret[:length])), 0)
 
 
@@ -137,14 +137,14 @@ _GRACE = 2.0
 _POLL_INTERVAL = 0.02
 
 # How many bytes are read at once: the capacity of a pipe on Linux.
-_CHUNK = 65_536
+_READ_SIZE = 65_536
 
 # How often the pipes are read once the process has exited. They hold up to 1 MiB; a child that keeps them open may go
 # on writing.
-_LAST_READS = 16
+_MAX_FINAL_READS = 16
 
 # How to install the commands of most published servers, as a further sentence of a message.
-_ORIGINS = {
+_INSTALL_HINTS = {
     "uvx": " It comes with uv: `pip install uv` installs it.",
     "npx": " It comes with Node.js.",
 }
@@ -193,7 +193,7 @@ class StdioTransport(Transport):
         self._env = env
         self._cwd = cwd
         self.stderr: StderrTail = StderrTail(secrets)
-        self._output_is_over = False
+        self._output_has_ended = False
         self._max_message_size = max_message_size
         # The pieces of an incomplete line.
         self._unfinished: list[bytes] = []
@@ -256,7 +256,7 @@ class StdioTransport(Transport):
         if self._process.poll() is not None:
             self._unwatch()
             self._exited.set()
-            self._read_the_rest()
+            self._read_remaining()
         elif self._pid_fd is None:
             loop = asyncio.get_running_loop()
             try:
@@ -274,12 +274,12 @@ class StdioTransport(Transport):
             os.close(self._pid_fd)
             self._pid_fd = None
 
-    def _read_the_rest(self) -> None:
+    def _read_remaining(self) -> None:
         """
         Read what the process wrote before its end, without waiting, because children may keep the pipes open.
         """
         for pipe in (self._stderr, self._stdout):
-            for _ in range(_LAST_READS):
+            for _ in range(_MAX_FINAL_READS):
                 if not self._read(pipe):
                     break
         self._end_output()
@@ -291,7 +291,7 @@ class StdioTransport(Transport):
         if pipe.closed:
             return False
         try:
-            data = os.read(pipe.fileno(), _CHUNK)
+            data = os.read(pipe.fileno(), _READ_SIZE)
         except BlockingIOError:
             return False
         if not data:
@@ -302,13 +302,13 @@ class StdioTransport(Transport):
                 logger.debug("The MCP server {server} says: {line}", server=self._describe(), line=self._redact(line))
         elif not data:
             self._end_output()
-        elif not self._output_is_over:  # reading goes on: a full pipe would keep the process from exiting
+        elif not self._output_has_ended:  # reading goes on: a full pipe would keep the process from exiting
             self._read_lines(data)
         return bool(data)
 
     def _end_output(self) -> None:
-        if not self._output_is_over:
-            self._output_is_over = True
+        if not self._output_has_ended:
+            self._output_has_ended = True
             last_line = b"".join(self._unfinished)
             for message in read_messages(last_line) if len(last_line) <= self._max_message_size else ():
                 if isinstance(message, dict):  # not a truncated answer
@@ -358,16 +358,16 @@ class StdioTransport(Transport):
         if written < len(data):
             self._unwritten = memoryview(data)[written:]
             self._writable.clear()
-            asyncio.get_running_loop().add_writer(self._stdin.fileno(), self._write_on)
+            asyncio.get_running_loop().add_writer(self._stdin.fileno(), self._continue_writing)
 
-    def _write_on(self) -> None:
+    def _continue_writing(self) -> None:
         try:
             written = os.write(self._stdin.fileno(), self._unwritten)
         except BlockingIOError:
             return
         except OSError:  # the process did not accept the whole message, so it will not answer it
             _close(self._stdin)
-            self._read_the_rest()
+            self._read_remaining()
             return
         self._unwritten = self._unwritten[written:]
         if not self._unwritten:
@@ -388,9 +388,9 @@ class StdioTransport(Transport):
         :param timeout: How long to wait for the exit, in seconds.
         :returns: The exit code (negative: the signal that killed it), or None if the process still runs.
         """
-        return self._process.returncode if await self._exits(timeout) else None
+        return self._process.returncode if await self._has_exited_within(timeout) else None
 
-    async def _exits(self, timeout: float) -> bool:
+    async def _has_exited_within(self, timeout: float) -> bool:
         # anyio's scopes import its backend at their first use, which may be at the interpreter's exit.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
@@ -411,7 +411,7 @@ class StdioTransport(Transport):
             for number in (None, signal.SIGTERM, signal.SIGKILL):
                 if number is not None:
                     _signal_group(self._process.pid, number)
-                if await self._exits(_GRACE):
+                if await self._has_exited_within(_GRACE):
                     return
             logger.warning("The MCP server {server} still runs after SIGKILL", server=self._describe())
         finally:
@@ -451,7 +451,7 @@ class StdioTransport(Transport):
             for message in messages:
                 self.channel.received(message)
             if not messages and line.strip():
-                self._report()
+                self._warn_of_stray_line()
         if rest:
             self._unfinished.append(rest)
             if sum(map(len, self._unfinished)) > 2 * self._max_message_size:  # the line may never end
@@ -469,7 +469,7 @@ class StdioTransport(Transport):
             f"{self._max_message_size:,} bytes, and that does not begin or end like an answer"
         )
 
-    def _report(self) -> None:
+    def _warn_of_stray_line(self) -> None:
         log = logger.debug if self._has_warned else logger.warning
         self._has_warned = True
         log(
@@ -559,7 +559,7 @@ class StdioClient(WireClient):
         self.env = env
         self.cwd: str | None = None
         # The variables from `env`, with the values of Secrets.
-        self._given: dict[str, str] = {}
+        self._resolved_env: dict[str, str] = {}
         self._transport: StdioTransport | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
@@ -581,11 +581,11 @@ class StdioClient(WireClient):
         self.command = secret_text(info.command)
         self.args = list(map(secret_text, info.args or []))
         self.cwd = None if info.cwd is None else secret_text(info.cwd)
-        self._given = resolve_secrets(self.env)
+        self._resolved_env = resolve_secrets(self.env)
         command = check_command(self.command, self.env, info.inherit_env)
-        env = {**inherited_environment(info.inherit_env), **self._given}
+        env = {**inherited_environment(info.inherit_env), **self._resolved_env}
         if sys.platform == "win32":  # the SDK has job objects, which end all processes that a server started
-            return StreamsTransport(partial(_process_of_the_sdk, command, self.args, env, self.cwd))
+            return StreamsTransport(partial(_sdk_process, command, self.args, env, self.cwd))
         self._transport = StdioTransport(
             command,
             self.args,
@@ -610,18 +610,18 @@ class StdioClient(WireClient):
             return None
         code = await transport.exit_code()
         if code is None:
-            what = f"closed its {'output' if transport.has_closed_output else 'input'}"
+            event = f"closed its {'output' if transport.has_closed_output else 'input'}"
         else:
-            what = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the server process {what}{self._last_lines()}"
+            event = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the server process {event}{self._last_lines()}"
 
     def _explain(self, error: BaseException) -> str:
         for leaf in leaves(error):
             if isinstance(leaf, (FileNotFoundError, NotADirectoryError)):
                 if self.cwd is not None and not os.path.isdir(self.cwd):
                     return f"the working directory '{self.cwd}' does not exist"
-                origin = _ORIGINS.get(self.command, "")
-                return f"the command '{self.command}' was not found. Is it installed and on the PATH?{origin}"
+                hint = _INSTALL_HINTS.get(self.command, "")
+                return f"the command '{self.command}' was not found. Is it installed and on the PATH?{hint}"
             if isinstance(leaf, PermissionError):
                 return f"the command '{self.command}' may not be executed"
         return describe_error(error)
@@ -646,7 +646,7 @@ class StdioClient(WireClient):
         if text:
             return f" (its stderr says: {text})"
         # The only clues if a server ends without any output.
-        given = f", with {', '.join(sorted(self._given))} from `env`" if self._given else ""
+        given = f", with {', '.join(sorted(self._resolved_env))} from `env`" if self._resolved_env else ""
         return f" (it wrote nothing to stderr; it was started as `{self._server_info._command_line()}`{given})"
 
     def progress(self) -> str:
@@ -658,7 +658,7 @@ class StdioClient(WireClient):
         return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
 
 
-def _process_of_the_sdk(
+def _sdk_process(
     command: str, args: list[str], env: dict[str, str], cwd: str | None
 ) -> AbstractAsyncContextManager[Streams]:
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - a slow import

@@ -52,7 +52,7 @@ _DELETE_TIMEOUT = 2.0
 
 # The pause before a stream is reopened, in seconds: the default, and the shortest that a server can ask for.
 _PAUSE = 1.0
-_SHORTEST_PAUSE = 0.1
+_MIN_PAUSE = 0.1
 
 # How often in a row the stream of an answer may be reopened without any event.
 _MAX_TRIES = 2
@@ -60,8 +60,8 @@ _MAX_TRIES = 2
 # How often in a row the stream of a session may fail, how many seconds it must last not to count as a failure, and how
 # often the pause is doubled: a proxy may be away for minutes.
 _MAX_FAILURES = 10
-_GOOD_AFTER = 10.0
-_MOST_DOUBLINGS = 5
+_STABLE_AFTER = 10.0
+_MAX_DOUBLINGS = 5
 
 # After how many seconds the end of a stream does not show that the server failed: gateways end long streams.
 _CUT_AFTER = 5.0
@@ -259,7 +259,7 @@ class StreamableHttpTransport(HttpTransport):
             async for event in events:
                 cursor.last_id = event.id or cursor.last_id
                 if event.retry is not None:
-                    cursor.pause = max(event.retry / 1000, _SHORTEST_PAUSE)
+                    cursor.pause = max(event.retry / 1000, _MIN_PAUSE)
                 cursor.is_silent &= not self._receive(event, exchange)
                 if exchange is not None and exchange.is_settled:
                     self.channel.spawn(self._read_leftover(events, exchange))
@@ -317,7 +317,7 @@ class StreamableHttpTransport(HttpTransport):
                     if was_open and not cursor.last_id:
                         self.channel.missed()
                     was_open = True
-                    failures = min(failures, _MOST_DOUBLINGS)  # a server may end streams early on purpose
+                    failures = min(failures, _MAX_DOUBLINGS)  # a server may end streams early on purpose
                     await self._read_stream(response, cursor)
                 elif not was_open:
                     return  # the server has none
@@ -325,9 +325,9 @@ class StreamableHttpTransport(HttpTransport):
                 return
             except Exception as error:  # no caller waits for this task
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
-            if now() - opened_at > _GOOD_AFTER:
+            if now() - opened_at > _STABLE_AFTER:
                 failures = 0
-            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MOST_DOUBLINGS))
+            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MAX_DOUBLINGS))
             failures += 1
         logger.info("The stream of changes of {host} cannot be reopened; no more changes arrive", host=self._url.host)
 
