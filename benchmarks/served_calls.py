@@ -131,8 +131,8 @@ async def run(options: argparse.Namespace) -> bool:
 def main() -> None:
     """Parse the command line and measure."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--calls", type=int, default=20, help="calls of each server in a round")
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--calls", type=int, default=40, help="calls of each server in a round")
     parser.add_argument("--limit", type=float, default=1.2, help="the largest ratio of a tool, for --check")
     parser.add_argument("--pipeline-limit", type=float, default=1.4, help="the largest ratio of a pipeline")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a ratio is above the limit")
