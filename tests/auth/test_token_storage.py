@@ -328,13 +328,18 @@ async def test_the_lock_of_a_dead_process_expires() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-@rows("status", 400, 403, 503)
-async def test_a_temporarily_failing_refresh_keeps_the_refresh_token(status: int) -> None:
+@rows(
+    ("status", "error"),
+    *((400, error) for error in ("temporarily_unavailable", "server_error", "slow_down")),
+    (403, None),
+    (503, "temporarily_unavailable"),
+)
+async def test_a_temporarily_failing_refresh_keeps_the_refresh_token(status: int, error: str | None) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
     key, tokens = auth.holder_of(None).key, {"access_token": "old", "refresh_token": "again"}
     await storage.save(key, {"tokens": tokens, "expires_at": 1.0, "authorization_server": network.metadata})
-    body = {} if status == 403 else {"error": "temporarily_unavailable"}
+    body = {"error": error} if error else {}
     network.answers["/token"] = [httpx2.Response(status, json=body), httpx2.Response(200, json=network.token)]
     with pytest.raises(MCPAuthorizationError, match=f"the authorization server answered with HTTP {status}"):
         await network.use(auth)

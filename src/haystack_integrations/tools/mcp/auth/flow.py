@@ -77,8 +77,8 @@ _ALGORITHM_BY_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": 
 # Statuses that refuse a refresh token even without an `error` (RFC 6749, 5.2). Others may come from a proxy.
 _REFUSAL_STATUSES = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
-# The error for "try again later", with any status. Microsoft Entra ID documents it for token requests as well.
-_UNAVAILABLE = "temporarily_unavailable"
+# The errors for "try again later", with any status. Microsoft Entra ID documents the first for token requests as well.
+_TRY_LATER = ("temporarily_unavailable", "server_error", "slow_down")
 
 # The most characters of an error, because it may quote a whole page from a server.
 _MAX_ERROR_LENGTH = 2000
@@ -305,7 +305,7 @@ class Flow(ABC):
         response = await self._request_token(form, "refreshing the token")
         error = json_object(response).get("error")
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
-        is_busy |= error == _UNAVAILABLE
+        is_busy |= error in _TRY_LATER
         is_refused = bool(error) or response.status_code in _REFUSAL_STATUSES
         if is_busy or not (is_refused or response.is_success):  # the server, or a proxy before it, may answer later
             msg = f"the authorization server answered with HTTP {response.status_code}"
