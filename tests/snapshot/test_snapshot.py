@@ -155,7 +155,7 @@ def test_a_file_that_was_edited_or_is_unreadable_or_missing_is_refused(toolset, 
 
 def test_a_failed_write_keeps_the_old_snapshot(tmp_path):
     snapshot = MCPToolSnapshot.from_tools([])
-    with pytest.raises(FileNotFoundError, match="absent"):
+    with pytest.raises(FileNotFoundError, match=r"absent.tools\.json.$"):
         snapshot.save(tmp_path / "absent" / "tools.json")
     folder = tmp_path / "shop.json"
     folder.mkdir()

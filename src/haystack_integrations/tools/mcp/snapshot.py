@@ -453,8 +453,9 @@ class MCPToolSnapshot:
         try:
             written.write_text(text, encoding="utf-8", newline="\n")
             written.replace(target)
-        except OSError:
+        except OSError as error:
             written.unlink(missing_ok=True)
+            error.filename = str(target)
             raise
 
     @classmethod
