@@ -97,7 +97,11 @@ class TestForeignSchemas:
         ({"type": ["boolean", "string"], "title": "T"}, {"anyOf": [{"type": "boolean"}, A], "title": "T"}),
         ({"type": ["string", "null"], "enum": ["a", None]}, {"anyOf": [{**A, "enum": ["a"]}, NULL]}),
         ({"type": ["object", "null"], "properties": {"a": A}}, {"anyOf": [{**OBJECT, "properties": {"a": A}}, NULL]}),
-        ({"type": ["string"]}, {"anyOf": [A]}),
+        ({"type": ["string"]}, A),
+        (
+            {"type": ["integer", "null"], "exclusiveMinimum": 0},
+            {"anyOf": [{"type": "integer", "minimum": 1}, NULL]},
+        ),
         ({"oneOf": [A, {"const": 1}]}, {"anyOf": [A, {"enum": [1]}]}),
         ({**OBJECT, "propertyNames": A, "additionalProperties": A}, {**OBJECT, "additionalProperties": A}),
         # Other schemas would lose information, so they are unchanged.

@@ -490,12 +490,14 @@ def _use_common_keywords(schema: Schema) -> None:
         schema["anyOf"] = schema.pop("oneOf")
     if schema.get("propertyNames") in ({}, {"type": "string"}):  # no restriction: all names are strings
         del schema["propertyNames"]
-    if schema.get("type") == "integer":
+    types = schema.get("type")
+    if isinstance(types, list) and len(types) == 1:
+        schema["type"] = types = types[0]
+    if types == "integer":
         if "exclusiveMinimum" in schema and "minimum" not in schema:
             schema["minimum"] = floor(schema.pop("exclusiveMinimum")) + 1
         if "exclusiveMaximum" in schema and "maximum" not in schema:
             schema["maximum"] = ceil(schema.pop("exclusiveMaximum")) - 1
-    types = schema.get("type")
     if not isinstance(types, list) or "anyOf" in schema:
         return
     kinds = [kind for kind in types if kind != "null"]
@@ -505,6 +507,7 @@ def _use_common_keywords(schema: Schema) -> None:
         only["type"] = kinds[0]
         if enum := [value for value in only.pop("enum", ()) if value is not None]:
             only["enum"] = enum
+        _use_common_keywords(only)
         alternatives[types.index(kinds[0])] = only
     elif not {"array", "object"}.isdisjoint(kinds):
         return  # keywords for arrays and objects would have to move into their alternatives
