@@ -151,7 +151,7 @@ examples: setup
 		done; \
 	done
 
-coverage: override PYTEST_ARGS += --cov --cov-report=
+coverage: export override PYTEST_ARGS += --cov --cov-report=
 coverage: test coverage-report
 
 coverage-report:
