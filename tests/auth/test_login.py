@@ -20,6 +20,8 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     mcp_request_context,
 )
+from haystack_integrations.tools.mcp.auth.token_storage import Record, TokenKey
+from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
@@ -55,6 +57,20 @@ def test_a_service_finds_the_tokens_of_a_login(server: OAuthServer, tmp_path: Pa
         with mcp_request_context(user="carol"), pytest.raises(Exception, match=NO_BROWSER):
             said(connection)
     assert server.count["authorizations"] == 2
+
+
+def test_logins_and_logouts_use_the_storage_in_the_event_loop_of_the_connections(server: OAuthServer) -> None:
+    loops = set()
+
+    class LoopStorage(InMemoryTokenStorage):
+        async def load(self, key: TokenKey) -> Record | None:
+            loops.add(asyncio.get_running_loop())
+            return await super().load(key)
+
+    here = info(server, token_storage=LoopStorage())
+    asyncio.run(login_async(here))
+    assert asyncio.run(logout_async(here)) is True
+    assert loops == {AsyncExecutor.get_instance().get_loop()}
 
 
 def test_tokens_without_a_storage_are_shared_in_the_process(server: OAuthServer) -> None:

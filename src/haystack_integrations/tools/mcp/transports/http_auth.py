@@ -99,7 +99,7 @@ def login(server_info: MCPServerInfo, *, user: str | None = None) -> None:
     :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the login fails. The message names the step.
     """
-    AsyncExecutor.get_instance().run(login_async(server_info, user=user), timeout=None)
+    AsyncExecutor.get_instance().run(_log_in(server_info, user), timeout=None)
 
 
 async def login_async(server_info: MCPServerInfo, *, user: str | None = None) -> None:
@@ -111,6 +111,11 @@ async def login_async(server_info: MCPServerInfo, *, user: str | None = None) ->
     :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the login fails. The message names the step.
     """
+    await AsyncExecutor.get_instance().run_async(_log_in(server_info, user))
+
+
+# Runs in the event loop of all connections, like their requests: they share storages and renewals with it.
+async def _log_in(server_info: MCPServerInfo, user: str | None) -> None:
     info, auth, url = _oauth_of(server_info)
     try:
         await auth.log_in(await _answer_to_ping(info, url), user)
@@ -131,7 +136,7 @@ def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
     :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
     """
-    return AsyncExecutor.get_instance().run(logout_async(server_info, user=user), timeout=None)
+    return AsyncExecutor.get_instance().run(_log_out(server_info, user), timeout=None)
 
 
 async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
@@ -144,6 +149,10 @@ async def logout_async(server_info: MCPServerInfo, *, user: str | None = None) -
     :raises ValueError: If the server info does not use OAuth.
     :raises MCPAuthorizationError: If the `token_storage` cannot delete them.
     """
+    return await AsyncExecutor.get_instance().run_async(_log_out(server_info, user))
+
+
+async def _log_out(server_info: MCPServerInfo, user: str | None) -> bool:
     _, auth, _ = _oauth_of(server_info)
     return await auth.log_out(user)
 
