@@ -100,6 +100,20 @@ async def test_tokens_are_obtained_and_renewed_once(vendor, options, scope, agai
     assert renewed == [again]
 
 
+async def test_entra_is_not_told_to_ask_for_consent_and_refreshes_only_for_the_requested_scopes() -> None:
+    # Entra also grants the scopes that `.default` stands for, and refuses them together.
+    asked, granted = "api://mcp/.default offline_access", "api://mcp/tools.read api://mcp/.default"
+    entra = {**ENTRA, "issuer": "https://login.microsoftonline.com/7/v2.0", "given": {"scope": granted}}
+    server = DeployedServer(**entra)
+    auth = server.login(**PERSON, resource=False, scopes=asked.split())
+    for _ in range(2):
+        assert (await server.use(auth)).text == "welcome"
+        server.valid.clear()
+    login, _, refresh = server.asked_for
+    assert "prompt" not in login
+    assert (login["scope"], refresh["scope"]) == (asked, asked)
+
+
 async def test_a_server_that_registers_no_clients_is_an_error_and_nothing_is_guessed() -> None:
     server = DeployedServer()
     with pytest.raises(MCPAuthorizationError) as caught:

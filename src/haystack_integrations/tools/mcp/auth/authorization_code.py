@@ -56,6 +56,9 @@ _REQUEST_TIMEOUT = 10.0
 # A browser command that still runs after this many seconds is assumed to return only when the browser is closed.
 _OPENING_TIMEOUT = 5.0
 
+# Microsoft Entra ID, also of national clouds, and for customers.
+_HOSTS_OF_ENTRA = (".microsoftonline.com", ".microsoftonline.us", ".microsoftonline.cn", ".ciamlogin.com")
+
 _OTHER_STATE = "the answer has another `state` than the login under way"
 
 _PAGE = (
@@ -108,6 +111,8 @@ class AuthorizationCode(Flow):
         endpoint = httpx2.URL(server.authorization_endpoint)
         # Google has no such scope, and gives a refresh token for this parameter only.
         is_google = endpoint.host == "accounts.google.com"
+        # Entra needs no `prompt`. With it, users who may not consent need an administrator each time.
+        is_entra = endpoint.host.endswith(_HOSTS_OF_ENTRA)
         is_offline = is_google or "offline_access" in (scope or "").split()
         async with self._listening(state) as listener:
             redirect_uri = str(config.redirect_uri) if listener is None else listener.redirect_uri
@@ -123,7 +128,7 @@ class AuthorizationCode(Flow):
                 "resource": self.resource(),
                 "scope": scope,
                 # OpenID Connect Core, 11
-                "prompt": "consent" if is_offline else None,
+                "prompt": "consent" if is_offline and not is_entra else None,
                 "access_type": "offline" if is_google else None,
             }
             sent = {name: value for name, value in parameters.items() if value}

@@ -55,6 +55,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     Record,
     TokenKey,
     client_of,
+    scopes_of,
     secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
@@ -277,7 +278,7 @@ class Flow(ABC):
         if scope is None and resource is not None and resource.scopes_supported is not None:
             scope = " ".join(resource.scopes_supported)
         if challenge.is_step_up:
-            scope = union_scopes(union_scopes(" ".join(self.record.get("asked_for", ())), scope), challenge.scope)
+            scope = union_scopes(union_scopes(" ".join(scopes_of(self.record)), scope), challenge.scope)
         return scope or None
 
     def resource(self) -> str | None:
@@ -300,7 +301,8 @@ class Flow(ABC):
         form = {"grant_type": "refresh_token", "refresh_token": tokens["refresh_token"], "client_id": client.client_id}
         asked_for = " ".join(self.record.get("asked_for", ()))
         if self.config.resource is False and asked_for:
-            # At Microsoft Entra ID, the scope names the resource. Other servers keep the one of the first grant.
+            # At Microsoft Entra ID, the scope names the resource. Other servers keep the one of the first grant. Scopes
+            # that were granted in addition are left out: Entra refuses them beside `.default`.
             form["scope"] = asked_for
         response = await self._request_token(form, "refreshing the token")
         error = json_object(response).get("error")
@@ -414,7 +416,7 @@ class Flow(ABC):
             "serial": uuid.uuid4().hex,
             "tokens": tokens,
             "authorization_server": self.found.server.model_dump(exclude_none=True),
-            "asked_for": list(dict.fromkeys([*asked_for, *tokens.get("scope", "").split()])),
+            "asked_for": asked_for,
         }
         if "expires_in" in tokens:
             record["expires_at"] = time.time() + tokens["expires_in"]

@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     has_expired,
     has_token,
     is_same,
+    scopes_of,
     secrets_of,
 )
 from haystack_integrations.tools.mcp.concurrency import SharedTask, start_in_thread
@@ -330,7 +331,7 @@ class OAuth(httpx2.Auth):
 
 def _has_scopes_of(record: Record | None, challenge: Challenge | None) -> bool:
     wanted = challenge.scope if challenge is not None else None
-    return set((wanted or "").split()) <= set((record or {}).get("asked_for", ()))
+    return set((wanted or "").split()) <= set(scopes_of(record))
 
 
 async def _explain_storage_errors(awaitable: Awaitable[T]) -> T:

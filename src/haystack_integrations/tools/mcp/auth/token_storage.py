@@ -561,6 +561,17 @@ def has_token(record: Record | None) -> TypeGuard[Record]:
     return record is not None and bool(record.get("tokens", {}).get("access_token"))
 
 
+def scopes_of(record: Record | None) -> list[str]:
+    """
+    Return the scopes for which the token of a record was asked, and those that were granted.
+
+    :param record: The record.
+    :returns: The scopes, each once.
+    """
+    tokens = (record or {}).get("tokens") or {}
+    return list(dict.fromkeys([*(record or {}).get("asked_for", ()), *(tokens.get("scope") or "").split()]))
+
+
 def secrets_of(record: Record | None) -> list[str]:
     """
     Return the tokens of a record.
