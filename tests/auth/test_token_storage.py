@@ -328,6 +328,21 @@ async def test_the_lock_of_a_dead_process_expires() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
+async def test_a_refused_client_keeps_the_refresh_token_until_its_secret_is_right() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    person = {"grant_type": "authorization_code", "client_id": "me", "token_storage": storage}
+    auth = network.auth(**person, client_secret=Secret.from_token("0ld-secret"))
+    tokens = {"access_token": "old", "refresh_token": "again"}
+    await storage.save(auth.holder_of(None).key, {"tokens": tokens, "expires_at": 1.0})
+    refusal = httpx2.Response(401, json={"error": "invalid_client", "error_description": "The secret has expired."})
+    network.answers["/token"] = [refusal, httpx2.Response(200, json=network.token)]
+    with pytest.raises(MCPAuthorizationError, match=r"refuses the client 'me'; check .*: .*The secret has expired\."):
+        await network.use(auth)
+    auth = network.auth(**person, client_secret=Secret.from_token("n3w-secret"))
+    assert (await network.use(auth)).text == "welcome"
+    assert [form["refresh_token"] for form in network.forms()] == ["again"] * 2
+
+
 @rows(
     ("status", "error"),
     *((400, error) for error in ("temporarily_unavailable", "server_error", "slow_down")),

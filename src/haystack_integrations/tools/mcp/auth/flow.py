@@ -306,6 +306,11 @@ class Flow(ABC):
             form["scope"] = asked_for
         response = await self._request_token(form, "refreshing the token")
         error = json_object(response).get("error")
+        if error == "invalid_client" and client.client_id in (self.config.client_id, self.config.client_metadata_url):
+            # A login would not help. The refresh token can be used once the client can, e.g. with a new secret.
+            what_to_do = "check its registration and its secret"
+            msg = f"the authorization server refuses the client '{client.client_id}'; {what_to_do}{_quote(response)}"
+            raise MCPAuthorizationError(msg)
         is_busy = response.is_server_error or response.status_code == httpx2.codes.TOO_MANY_REQUESTS
         is_busy |= error in _TRY_LATER
         is_refused = bool(error) or response.status_code in _REFUSAL_STATUSES
