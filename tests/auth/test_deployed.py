@@ -372,6 +372,19 @@ async def test_a_token_in_an_unexpected_place_is_not_quoted(answer: Any, said: s
     assert "s3ntinel" not in str(caught.value)
 
 
+async def test_more_scopes_are_requested_from_the_authorization_server_that_issued_the_token() -> None:
+    server = DeployedServer()
+    auth = server.login(**SERVICE)
+    assert (await server.use(auth)).text == "welcome"
+    server.advertised = None  # its metadata were at a place that only the first challenge named
+    header = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="write"'}
+    refusals = [httpx2.Response(403, headers=header)]
+    network = httpx2.MockTransport(lambda request: refusals.pop() if refusals else server(request))
+    async with httpx2.AsyncClient(transport=network, auth=auth) as client:
+        assert (await client.post(server.url, json={})).text == "welcome"
+    assert server.kinds() == ["client_credentials"] * 2
+
+
 RESOURCE = "/.well-known/oauth-protected-resource/mcp"
 SERVER = "/.well-known/oauth-authorization-server"
 OIDC = "/.well-known/openid-configuration"

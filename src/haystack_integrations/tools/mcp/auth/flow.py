@@ -225,7 +225,9 @@ class Flow(ABC):
             return self.record
         self.has_logged_in = True
         self.outgoing.step = "preparing to ask for a token"
-        self.found = await self.discover()
+        # A challenge for more scopes often does not name the metadata.
+        known = Discovered.of(self.record) if self.challenge.is_step_up else None
+        self.found = known or await self.discover()
         scope = self.scope(self.found.resource)
         form = await self.grant(scope)
         if scope and "code" not in form:  # a code was already issued for the scope
