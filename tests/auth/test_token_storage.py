@@ -278,6 +278,16 @@ async def test_tokens_that_a_program_puts_into_memory_are_used() -> None:
     assert (await storage.get_tokens(), await storage.get_client_info()) == (None, None)
 
 
+async def test_refused_tokens_of_another_process_are_refreshed() -> None:
+    network, storage = TokenNetwork(), InMemoryTokenStorage()
+    auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
+    holder = auth.holder_of(None)
+    holder.record = {"tokens": {"access_token": "old"}}
+    await storage.save(holder.key, {"tokens": {"access_token": "newer", "refresh_token": "again"}})
+    assert (await network.use(auth)).text == "welcome"
+    assert [form["grant_type"] for form in network.forms()] == ["refresh_token"]
+
+
 class BrokenStorage(InMemoryTokenStorage):
     async def load(self, key: TokenKey) -> dict[str, Any] | None:
         raise RuntimeError("no connection with password s3cret")

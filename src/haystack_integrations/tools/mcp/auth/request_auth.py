@@ -80,10 +80,10 @@ class _TokenHolder:
     record: Record | None = None
     # Gets new tokens for all requests that wait for it. A refresh is always completed, because its answer may contain
     # the only refresh token that is valid from then on.
-    renewal: SharedTask[bool] | None = None
+    renewal: SharedTask[bool | None] | None = None
     proofs: Proofs | None = None
 
-    def renewal_under_way(self) -> SharedTask[bool] | None:
+    def renewal_under_way(self) -> SharedTask[bool | None] | None:
         # The loop is another one after a fork or a shutdown of the executor.
         renewal = self.renewal
         is_under_way = renewal is not None and renewal.is_under_way and renewal.loop is asyncio.get_running_loop()
@@ -289,8 +289,9 @@ class OAuth(httpx2.Auth):
             )
             has_logged_in = await renewal.result()
             # A second renewal is the last one, even if another process has got its tokens without a login here.
-            attempts.has_logged_in |= has_logged_in or not may_refresh
-            attempts.has_renewed = True
+            attempts.has_logged_in |= bool(has_logged_in) or not may_refresh
+            # Tokens that another process has got may be over as well, and are refreshed then.
+            attempts.has_renewed |= has_logged_in is not None
             if other_renewal is None or is_usable(holder.record):
                 return holder.record or {}
 
@@ -300,8 +301,8 @@ class OAuth(httpx2.Auth):
         challenge: Challenge | None,
         is_usable: Callable[[Record | None], bool],
         may_refresh: bool,
-    ) -> bool:
-        """Get tokens, and return whether they came from a new grant, not from a refresh."""
+    ) -> bool | None:
+        """Get tokens; return whether they came from a new grant, not from a refresh, and None if they were stored."""
         holder, renewal = (
             attempts.holder,
             attempts.holder.renewal,
@@ -310,7 +311,7 @@ class OAuth(httpx2.Auth):
             stored = await holder.storage.load(holder.key)
             if is_usable(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
-                return False
+                return None
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
             flow.may_log_in = attempts.may_log_in
             if renewal is not None:
