@@ -214,6 +214,8 @@ def test_worker_processes_can_create_the_server(run: Run, shelf: Path, monkeypat
     (["nameless.py"], "as in nameless.py:name"),
     (["chat.yaml"], "OPENAI_API_KEY"),
     (["dead.json", "--http", "--port", "0"], "the server process ended with exit code 1"),
+    # The key of the file: serve has no --timeout.
+    (["slow.json", "--http", "--port", "0"], "raise `connection_timeout`"),
 )
 def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatch, words: list[str], told: str) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -221,6 +223,8 @@ def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatc
     (shelf / "chat.yaml").write_text(f"components: {{llm: {{type: {generator}, init_parameters: {{}}}}}}")
     dead = {"command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     (shelf / "dead.json").write_text(json.dumps({"mcpServers": {"dead": dead}}))
+    slow = {"command": sys.executable, "args": ["-c", "while True: input()"], "connection_timeout": 0.5}
+    (shelf / "slow.json").write_text(json.dumps({"mcpServers": {"slow": slow}}))
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
     (shelf / "empty.yaml").write_text("a: 1")
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
@@ -228,7 +232,7 @@ def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatc
     (shelf / "nameless.py").write_text("number = 5")
     with contextlib.chdir(shelf):
         ran = run("serve", *words)
-    assert ran.code == (3 if "dead.json" in words else 2), ran.errors
+    assert ran.code == (3 if words[0] in ("dead.json", "slow.json") else 2), ran.errors
     assert told in ran.errors
     assert "Traceback" not in ran.errors
     assert "a-secret-in-the-file" not in ran.errors

@@ -349,6 +349,8 @@ def for_terminal(error: object) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename} cannot be used: {error.strerror}"
     text = str(error)
+    if isinstance(error, CommandError):  # its text is final
+        return text
     for phrase, replacement in _COMMAND_LINE_PHRASES.items():
         text = text.replace(phrase, replacement)
     return text

@@ -171,7 +171,9 @@ def serve(
                 **options,
             )
     except _TARGET_ERRORS as error:
-        raise CommandError(for_terminal(error), exit_code_of(error) or ExitCode.USAGE) from error
+        # The settings of other servers are in their file: serve has no options for them.
+        text = str(error) if isinstance(error, MCPError) else for_terminal(error)
+        raise CommandError(text, exit_code_of(error) or ExitCode.USAGE) from error
     return ExitCode.OK
 
 
