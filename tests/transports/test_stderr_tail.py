@@ -37,6 +37,10 @@ class TestLines:
         assert quoted.endswith(f" | --flag-39 {'x' * 40}")
         assert tail(usage, "Error: no context is set\n").count("Error: no context is set") == 1
 
+    @rows("written", '{"level":"fatal","message":"no token"}', "panic: no token")
+    def test_the_error_of_a_go_program_is_quoted_before_that_of_its_npm_package(self, written):
+        assert tail(f"{written}\nError: Command failed\n", "  at a line of the stack\n" * 40).startswith(written)
+
     @rows(
         ("chunks", "quoted"),
         (["no such ", "file\nbye\n"], "no such file | bye"),  # a line in several parts

@@ -96,7 +96,7 @@ class StderrTail:
 
     def text(self) -> str:
         """
-        Quote the last lines, preceded by the last line with "error:" if that is further up.
+        Quote the last lines, preceded by the line that names the error if that is further up.
 
         :returns: At most 1000 characters, redacted, the lines joined with " | "; or an empty string.
         """
@@ -105,8 +105,10 @@ class StderrTail:
         text = " | ".join(lines)
         if len(text) <= _MAX_QUOTED_LENGTH:
             return text
-        # Programs in Go print the error before their usage, and programs in JavaScript print it before the stack.
-        error = next((line for line in reversed(lines) if "error:" in line.lower()), "")
+        # Programs in Go print the error before their usage, and programs in JavaScript print it before the stack. Npm
+        # packages with a program in Go add an error of their own, which only says that the program failed.
+        words = ("fatal", "panic:", "error:")
+        error = next((line for word in words for line in reversed(lines) if word in line.lower()), "")
         if error in text[1 - _MAX_QUOTED_LENGTH :]:
             return f"…{text[1 - _MAX_QUOTED_LENGTH :]}"
         return f"{error} | …{text[len(error) + 4 - _MAX_QUOTED_LENGTH :]}"
