@@ -213,7 +213,8 @@ def test_drift_has_one_line_in_the_log(pinned, server, caplog):
     assert len(drifts) == 1
     assert "'add' (description), 'wipe' (added)" in drifts[0]
     # A listing in the background, if it had time to run, logs each tool that it omits.
-    left_out = {f"Tool '{name}' is left out: it is not as in the snapshot" for name in ("add", "wipe")}
+    where = f"of {toolset.server_info.describe()} is left out: it is not as in the snapshot"
+    left_out = {f"Tool '{name}' {where}" for name in ("add", "wipe")}
     assert len(warnings) == len(set(warnings)) and set(warnings) - set(drifts) <= left_out
     assert "ssh" not in caplog.text
 

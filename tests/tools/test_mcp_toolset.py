@@ -173,7 +173,8 @@ class TestOddServers:
             for tool in toolset:
                 tool.invoke()
         assert server.calls == [(long, {}), ("repo/search.code", {})]
-        assert "The server lists tool 'repo/search.code' twice; the first one is used" in caplog.text
+        twice = f"{server.info.describe()} lists tool 'repo/search.code' twice; the first one is used"
+        assert twice in caplog.text
 
     def test_a_tool_keeps_its_name_if_the_server_adds_another_tool_with_the_same_name(self):
         server = ForeignServer(definition("a.b"))

@@ -86,7 +86,7 @@ class TestToolSelection:
             toolset.close()
             toolset.warm_up()
             for name in {"list", "drop", "delete_all", "look", "update"} - set(left):
-                assert caplog.text.count(f"Tool '{name}' is left out: ") == 1
+                assert caplog.text.count(f"Tool '{name}' of {server.info.describe()} is left out: ") == 1
                 with pytest.raises(KeyError, match=f"no tool '{name}': the server has it, but `"):
                     toolset[name]
 
@@ -124,7 +124,7 @@ class TestToolSelection:
         )
         with MCPToolset(server.info) as toolset, MCPTool("hidden", server.info) as hidden:
             assert names(toolset) == ["odd", "seen"]
-            assert "Tool 'hidden' is left out: " in caplog.text and reason in caplog.text
+            assert "Tool 'hidden' of " in caplog.text and reason in caplog.text
             assert hidden.call().text == "fine"
         with pytest.raises(ValueError, match=f"'hidden' of .* is in `tool_names`, but cannot be loaded: .*{reason}"):
             MCPToolset(server.info, tool_names=["hidden"], eager_connect=True)

@@ -186,7 +186,7 @@ write({"id": m["id"], "result": {}})
             assert await do(channel, code) == {}
             assert not channel.has_ended
         assert caplog.text.count("not a message") == 1
-        assert f"`{sys.executable}`, process " in caplog.text
+        assert f"`{sys.executable} -u -c " in caplog.text
         assert "s3same" not in caplog.text
 
     async def test_a_line_that_is_too_large_and_not_an_answer_ends_the_session(self):

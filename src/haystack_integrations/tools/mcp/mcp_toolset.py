@@ -540,7 +540,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         by_name: dict[str, types.Tool] = {}
         for definition in definitions:
             if definition.name in by_name and not self._generation:  # warn once, not after each reconnect
-                logger.warning("The server lists tool {tool!r} twice; the first one is used", tool=definition.name)
+                text = "{server} lists tool {tool!r} twice; the first one is used"
+                logger.warning(text, server=self.server_info.describe(), tool=definition.name)
             by_name.setdefault(definition.name, definition)
         listed = list(by_name)
         if self.tool_names is not None:
@@ -581,7 +582,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             except ValueError as error:
                 if self.tool_names:
                     raise
-                logger.warning("Skipped a tool: {error}", error=str(error))
+                text = "Skipped a tool of {server}: {error}"
+                logger.warning(text, server=self.server_info.describe(), error=str(error))
                 self._left_out = {**self._left_out, name: "its schema is unusable"}
         children: list[MCPTool] = []
         for remote_name, name in self._assign_names(usable).items():
@@ -616,7 +618,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _log_left_out(self, reasons: dict[str, str]) -> None:
         for name, reason in reasons.items():
             if self._left_out.get(name) != reason:
-                logger.info("Tool {tool!r} is left out: {reason}", tool=name, reason=reason)
+                text = "Tool {tool!r} of {server} is left out: {reason}"
+                logger.info(text, tool=name, server=self.server_info.describe(), reason=reason)
         self._left_out = reasons
 
     def _check_names(self, listed: list[str], loaded: Mapping[str, Any]) -> None:
@@ -631,8 +634,9 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             unknown += [(parameter, name, [*loaded]) for name in getattr(self, parameter) if name not in loaded]
         for parameter, name, known in unknown:
             logger.warning(
-                "`{parameter}` has the tool '{tool}', which is not there. {choices}",
+                "`{parameter}` for {server} has the tool '{tool}', which is not there. {choices}",
                 parameter=parameter,
+                server=self.server_info.describe(),
                 tool=name,
                 choices=describe_choices([name], known, "It"),
             )

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
-from haystack_integrations.tools.mcp.redaction import MIN_SECRET_LENGTH, Redactor, redact_text
+from haystack_integrations.tools.mcp.redaction import MIN_SECRET_LENGTH, Redactor, redact_args, redact_text
 from haystack_integrations.tools.mcp.secret_template import secret_text, shown
 from haystack_integrations.tools.mcp.transports.allow_lists import check_command, inherited_environment
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport
@@ -215,12 +215,12 @@ class StdioTransport(Transport):
 
     def _describe(self) -> str:
         """
-        Describe the process for log messages, without its arguments, which may contain secrets.
+        Describe the process for log messages: the command alone may be that of several servers, such as `npx`.
 
-        :returns: A noun phrase.
+        :returns: A noun phrase, redacted.
         """
         pid = f", process {self._process.pid}" if self._process is not None else ""
-        return f"`{redact_text(self._command[0])}`{pid}"
+        return self._redact(f"`{' '.join(redact_args(self._command))}`{pid}")
 
     async def open(self) -> None:
         """
