@@ -16,6 +16,7 @@ import pytest
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError
+from haystack_integrations.tools.mcp.transports import sse
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from haystack_integrations.tools.mcp.transports.sse import SseTransport
 from tests.support.exchanges import TestedChannel, channel_over
@@ -97,6 +98,13 @@ async def test_a_stream_without_a_usable_endpoint_fails_the_connect_with_the_rea
             pytest.fail("it is connected")
     assert message in str(raised.value)
     assert server.posted == []
+
+
+async def test_a_stream_that_stays_empty_like_that_of_a_streamable_http_server_fails_the_connect(monkeypatch) -> None:
+    monkeypatch.setattr(sse, "_ENDPOINT_TIMEOUT", 0.05)
+    with pytest.raises(ConnectionError, match=r"named no endpoint for messages within 0\.05 s"):
+        async with Server(b": ping\n\n").connected():
+            pytest.fail("it is connected")
 
 
 @rows(

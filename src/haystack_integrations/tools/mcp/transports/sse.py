@@ -34,6 +34,10 @@ from haystack_integrations.tools.mcp.transports.refusals import (
     status_of,
 )
 
+# Seconds within which a server names the endpoint for messages, which is the first event of a stream. Streamable HTTP
+# servers may also open a stream, which stays empty.
+_ENDPOINT_TIMEOUT = 15.0
+
 
 class SseTransport(HttpTransport):
     """
@@ -58,7 +62,12 @@ class SseTransport(HttpTransport):
             raise self._refusal(response)
         endpoint: asyncio.Future[httpx2.URL] = asyncio.get_running_loop().create_future()
         self.channel.spawn(self._read(response, endpoint))
-        self._url = await endpoint
+        try:
+            async with asyncio.timeout(_ENDPOINT_TIMEOUT):
+                self._url = await endpoint
+        except TimeoutError:
+            msg = f"the event stream named no endpoint for messages within {_ENDPOINT_TIMEOUT:g} s"
+            raise ConnectionError(msg) from None
 
     def _refusal(self, response: httpx2.Response) -> Exception:
         if response.is_success:
