@@ -161,6 +161,7 @@ class TestAnotherPath:
 
 
 FORBIDDEN = "pass the credentials as `token` or in `headers`."
+FORBIDDEN_HOST = f"{FORBIDDEN[:-1]}, or use the host name in the URL that the server allows."
 CHALLENGE = 'Bearer realm="the vault", resource_metadata="https://as.test/.well-known/x"'
 NOT_MCP = ", not MCP: check the URL."
 
@@ -191,10 +192,11 @@ class TestAnswersOfTheServer:
             f'401 Unauthorized ({CHALLENGE}): pass `auth="oauth"`, or the credentials as `token` or in `headers`.',
         ),
         (401, {"headers": {"WWW-Authenticate": "Basic"}}, f"401 Unauthorized (Basic): {FORBIDDEN}"),
+        (403, {"headers": {"WWW-Authenticate": "Basic"}}, f"403 Forbidden (Basic): {FORBIDDEN}"),
         # Playwright's server and the TypeScript SDK refuse other names of this machine like this.
-        (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN}"),
-        (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN}'),
-        (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN}"),
+        (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN_HOST}"),
+        (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN_HOST}'),
+        (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN_HOST}"),
     )
     @rows("transport", "sse", "streamable-http")
     async def test_the_report_names_the_status_and_says_what_to_do(self, transport, status, answer, expected):

@@ -180,6 +180,9 @@ class Diagnosis:
                 return f"{finding}: the credentials in `token` or in `headers` were not accepted.", True
             oauth = '`auth="oauth"`, or ' if "resource_metadata" in challenge else ""
             credentials = f"pass {oauth}the credentials as `token` or in `headers`"
+            if status == httpx2.codes.FORBIDDEN and "www-authenticate" not in response.headers:
+                # Playwright's server and the TypeScript SDK refuse other names of their machine like this.
+                credentials += ", or use the host name in the URL that the server allows"
             return None if self.has_auth else f"{finding}: {credentials}.", True
         if status == httpx2.codes.MISDIRECTED_REQUEST:
             return f"{finding}: add the host name to those that the server allows.", True
