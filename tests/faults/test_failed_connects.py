@@ -7,8 +7,10 @@ Failed connects, the log of successful ones at INFO, and plain URLs, which fall 
 servers that know only that transport.
 """
 
+import io
 import logging
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     StdioServerInfo,
     StreamableHttpServerInfo,
 )
+from haystack_integrations.tools.mcp.transports import stdio
 from tests.support.kinds import KINDS, LONG, QUICKLY, every_http_transport, every_way
 from tests.support.waiting import wait_until
 
@@ -48,6 +51,15 @@ def test_a_server_that_ends_at_its_start_or_cannot_be_started_is_reported_at_onc
     with pytest.raises(MCPInvocationError, match=rf"(?s){reason}.*did not run"):
         connection.call_tool("add", {"a": 1, "b": 1})
     connection.close()
+
+
+def test_windows_reports_what_a_server_wrote_to_stderr_even_in_a_notebook(monkeypatch):
+    monkeypatch.setattr(stdio, "sys", SimpleNamespace(platform="win32"))  # only there: asyncio stays as it is
+    monkeypatch.setattr("mcp.client.stdio.stdio_client.__wrapped__.__defaults__", (io.StringIO(),))
+    code = "import sys; input(); print('config.toml is missing', file=sys.stderr)"
+    connection = MCPConnection(StdioServerInfo(sys.executable, ["-c", code], max_retries=0))
+    with pytest.raises(MCPConnectionError, match=r"ended or closed its output \(its stderr says: config.toml"):
+        connection.open()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows searches the PATH of this process")

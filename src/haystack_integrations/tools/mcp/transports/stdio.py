@@ -17,9 +17,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -299,9 +299,7 @@ class StdioTransport(Transport):
         if not data:
             _close(pipe)
         if pipe is self._stderr:
-            lines = self.stderr.feed(data)
-            for line in lines if _stdlib_logger.isEnabledFor(stdlib_logging.DEBUG) else ():
-                logger.debug("The MCP server {server} says: {line}", server=self._describe(), line=self._redact(line))
+            _log_lines(self._describe(), self.stderr.feed(data), self._redact)
         elif not data:
             self._end_output()
         elif not self._output_has_ended:  # reading goes on: a full pipe would keep the process from exiting
@@ -481,6 +479,11 @@ class StdioTransport(Transport):
         )
 
 
+def _log_lines(server: str, lines: list[str], redact: Callable[[str], str]) -> None:
+    for line in lines if _stdlib_logger.isEnabledFor(stdlib_logging.DEBUG) else ():
+        logger.debug("The MCP server {server} says: {line}", server=server, line=redact(line))
+
+
 def _close(pipe: Any) -> None:
     if not pipe.closed:
         loop = asyncio.get_running_loop()
@@ -562,7 +565,9 @@ class StdioClient(WireClient):
         self.cwd: str | None = None
         # The variables from `env`, with the values of Secrets.
         self._resolved_env: dict[str, str] = {}
-        self._transport: StdioTransport | None = None
+        self._transport: StdioTransport | None = None  # None on Windows, too
+        self._stderr = StderrTail(())
+        self._stderr_ended: asyncio.Event | None = None
         self._server_info: StdioServerInfo = StdioServerInfo(command=command, args=args, env=env)
 
     @classmethod
@@ -587,7 +592,9 @@ class StdioClient(WireClient):
         command = check_command(self.command, self.env, info.inherit_env)
         env = {**inherited_environment(info.inherit_env), **self._resolved_env}
         if sys.platform == "win32":  # the SDK has job objects, which end all processes that a server started
-            return StreamsTransport(partial(_sdk_process, command, self.args, env, self.cwd))
+            self._stderr, self._stderr_ended = StderrTail(self.redactor.secrets), asyncio.Event()
+            take_stderr = partial(self._take_stderr, self._stderr, self._stderr_ended)
+            return StreamsTransport(partial(_sdk_process, command, self.args, env, self.cwd, take_stderr))
         self._transport = StdioTransport(
             command,
             self.args,
@@ -597,7 +604,13 @@ class StdioClient(WireClient):
             redact=self.redactor.text,
             max_message_size=info.max_message_size,
         )
+        self._stderr = self._transport.stderr
         return self._transport
+
+    def _take_stderr(self, tail: StderrTail, ended: asyncio.Event, data: bytes) -> None:
+        _log_lines(f"`{redact_text(self.command)}`", tail.feed(data), self.redactor.text)
+        if not data:
+            ended.set()
 
     def kill(self) -> None:
         """
@@ -609,7 +622,12 @@ class StdioClient(WireClient):
     async def _post_mortem(self) -> str | None:
         transport = self._transport
         if transport is None:
-            return None
+            if self._stderr_ended is None:
+                return None
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._stderr_ended.wait()
+            return f"the server process ended or closed its output{self._last_lines()}"
         code = await transport.exit_code()
         if code is None:
             event = f"closed its {'output' if transport.has_closed_output else 'input'}"
@@ -629,7 +647,7 @@ class StdioClient(WireClient):
         return describe_error(error)
 
     async def _advice(self) -> str | None:
-        if not self.life.loss or (self._transport is not None and self._transport.stderr.text()):
+        if not self.life.loss or self._stderr.text():
             return None  # its standard error explains the end
         if self._transport is not None and await self._transport.exit_code(timeout=0) == 0:
             return (
@@ -642,9 +660,7 @@ class StdioClient(WireClient):
         )
 
     def _last_lines(self) -> str:
-        if self._transport is None:  # on Windows
-            return ""
-        text = self._transport.stderr.text()
+        text = self._stderr.text()
         if text:
             return f" (its stderr says: {text})"
         # The only clues if a server ends without any output.
@@ -660,9 +676,26 @@ class StdioClient(WireClient):
         return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
 
 
-def _sdk_process(
-    command: str, args: list[str], env: dict[str, str], cwd: str | None
-) -> AbstractAsyncContextManager[Streams]:
+@contextlib.asynccontextmanager
+async def _sdk_process(
+    command: str, args: list[str], env: dict[str, str], cwd: str | None, take_stderr: Callable[[bytes], None]
+) -> AsyncIterator[Streams]:
     from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: PLC0415 - a slow import
 
-    return stdio_client(StdioServerParameters(command=command, args=args, env=env, cwd=cwd))
+    # The SDK would pass on `sys.stderr`, which is not a file in a notebook on Windows.
+    loop, (reading, writing) = asyncio.get_running_loop(), os.pipe()
+    reader = partial(_read_stderr, reading, lambda data: loop.call_soon_threadsafe(take_stderr, data))
+    with os.fdopen(writing, "w") as errlog:
+        threading.Thread(target=reader, name="mcp-haystack-stderr", daemon=True).start()
+        async with stdio_client(StdioServerParameters(command=command, args=args, env=env, cwd=cwd), errlog) as streams:
+            errlog.close()  # the process has its own copy, whose end is the end of the pipe
+            yield streams
+
+
+def _read_stderr(reading: int, take: Callable[[bytes], object]) -> None:
+    data: bytes | None = None
+    while data != b"":
+        data = os.read(reading, _READ_SIZE)
+        with contextlib.suppress(RuntimeError):  # the loop is closed, but a full pipe would stop the process
+            take(data)
+    os.close(reading)
