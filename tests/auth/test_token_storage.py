@@ -326,6 +326,24 @@ def no_store(*_: Any) -> Any:
     raise OSError(msg)
 
 
+@pytest.mark.parametrize("method", ["replace", "read_text", "unlink"])
+async def test_a_file_that_windows_refuses_because_it_is_in_use_is_tried_again(method, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(token_storage, "_FILE_RETRIES", 1)
+    refusals, access = [PermissionError()], getattr(Path, method)
+
+    def refused_once(*args: Any, **options: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return access(*args, **options)
+
+    monkeypatch.setattr(Path, method, refused_once)
+    storage = FileTokenStorage(str(tmp_path))
+    await storage.save(KEY, RECORD)
+    assert await storage.load(KEY) == RECORD
+    await storage.delete(KEY)
+    assert (refusals, list(tmp_path.iterdir())) == ([], [])
+
+
 async def test_the_lock_of_a_dead_process_expires() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)

@@ -24,12 +24,12 @@ import time
 import uuid
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 from urllib.parse import urljoin
 
 import anyio.to_thread
@@ -43,12 +43,18 @@ if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 
+_T = TypeVar("_T")
+
 # The record for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
 # `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
 Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
 _LOCK_POLL_INTERVAL = 0.05
+
+# How often an access to a file is tried again while another process uses the file, which prevents it on Windows only.
+_FILE_RETRIES = 100 if os.name == "nt" else 0
+_FILE_RETRY_INTERVAL = 0.02
 
 # A token that expires within this share of its lifetime, or within this many seconds, is refreshed before it is used.
 _EARLY_SHARE, _EARLY_SECONDS = 0.1, 30.0
@@ -254,8 +260,7 @@ class FileTokenStorage(MCPTokenStorage):
 
     def _load(self, path: Path) -> Record | None:
         try:
-            with path.open(encoding="utf-8") as file:
-                record = json.load(file)
+            record = json.loads(_while_refused(partial(path.read_text, encoding="utf-8")))
         except FileNotFoundError:
             return None
         except ValueError:
@@ -280,7 +285,7 @@ class FileTokenStorage(MCPTokenStorage):
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(name).replace(path)
+            _while_refused(partial(Path(name).replace, path))
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -291,7 +296,7 @@ class FileTokenStorage(MCPTokenStorage):
 
         :param key: Its key.
         """
-        await anyio.to_thread.run_sync(lambda: self._path(key, "json").unlink(missing_ok=True))
+        await anyio.to_thread.run_sync(_while_refused, partial(self._path(key, "json").unlink, missing_ok=True))
 
     @asynccontextmanager
     async def lock(self, key: TokenKey) -> AsyncIterator[None]:
@@ -312,6 +317,14 @@ class FileTokenStorage(MCPTokenStorage):
             if os.getpid() == owner:
                 _unlock(descriptor)
             os.close(descriptor)
+
+
+def _while_refused(access: Callable[[], _T]) -> _T:
+    for _ in range(_FILE_RETRIES):
+        with suppress(PermissionError):
+            return access()
+        time.sleep(_FILE_RETRY_INTERVAL)
+    return access()
 
 
 def _try_lock(descriptor: int) -> bool:
