@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from haystack_integrations.tools.mcp.serving.running import StopOrder
+from haystack_integrations.tools.mcp.serving.running import StopRequest
 from tests.support.background import in_thread
 from tests.support.prepared import PreparedProcess
 from tests.support.served import ROOT, SERVED, ServedProcess, envelope
@@ -171,7 +171,7 @@ def test_a_signal_right_before_the_server_waits_is_handled_soon() -> None:
             return super().select(timeout)
 
     async def served() -> None:
-        with StopOrder(LIMIT, lambda _: asyncio.sleep(0)).on_signals(with_others=False):
+        with StopRequest(LIMIT, lambda _: asyncio.sleep(0)).on_signals(with_others=False):
             waits.clear()
             await asyncio.sleep(1.2)
 

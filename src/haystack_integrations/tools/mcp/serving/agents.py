@@ -23,7 +23,7 @@ protocol.
 
 Nothing runs twice. Steps before the pause are not repeated, because the result carries the messages, the State and the
 model's reply that asks for the calls. At a pause, no call of that reply has been made, approved or not. A pause can be
-continued only once: its number is marked as spent before the run goes on. If the server dies after that, the client
+continued only once: its number is marked as continued before the run goes on. If the server dies after that, the client
 gets an error and has to begin anew, because it is not known whether the calls were made.
 The Agent's hooks at `before_llm` and `before_tool` run again for the paused step; hooks at `before_run` do not.
 
@@ -98,7 +98,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _MAX_STATE_LENGTH = 2 * 2**20
 _STATE_VERSION = 1
 # How long the numbers of continued pauses are kept, in seconds. This is longer than states are valid.
-_SPENT_RETENTION = 24 * 3600.0
+_CONTINUED_RETENTION = 24 * 3600.0
 # The most characters of arguments in a question. Longer ones are cut, with a note.
 _MAX_SHOWN_ARGUMENTS = 4000
 _APPROVE, _FEEDBACK = "approve", "feedback"
@@ -174,7 +174,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
     )
     declared = {_ANSWER: str, **{each: socket.type for each, socket in sockets.items()}}
     # The times at which pauses were continued, by their numbers.
-    spent: dict[str, float] = {}
+    continued_at: dict[str, float] = {}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | types.InputRequiredResult:
         run_inputs = _run_inputs(agent, inputs, arguments)
@@ -184,7 +184,7 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
         async with ProgressReporter(call) as progress:
             run = AgentRun(agent, call, progress, pause)
             if pause is not None:
-                pause.spend(spent)
+                pause.mark_continued(continued_at)
             outcome = await run.run(run_inputs)
         return outcome.as_result() if isinstance(outcome, Pause) else _answer(outcome, outputs)
 
@@ -412,20 +412,20 @@ class Pause:
         open_questions = {key: message for key, message in pause.questions.items() if key not in new_verdicts}
         return replace(pause, questions=open_questions, verdicts={**pause.verdicts, **new_verdicts})
 
-    def spend(self, spent: dict[str, float]) -> None:
+    def mark_continued(self, continued_at: dict[str, float]) -> None:
         """
         Mark the pause as continued.
 
-        :param spent: The times at which pauses were continued in this process, by their numbers.
+        :param continued_at: The times at which pauses were continued in this process, by their numbers.
         :raises ToolError: If this one was continued before.
         """
         now = time.monotonic()
-        for number in [each for each, since in spent.items() if now - since > _SPENT_RETENTION]:
-            del spent[number]
-        if self.number in spent:
+        for number in [each for each, since in continued_at.items() if now - since > _CONTINUED_RETENTION]:
+            del continued_at[number]
+        if self.number in continued_at:
             msg = "This run was continued before. Whether its tools were called is not known; begin anew."
             raise ToolError(msg)
-        spent[self.number] = now
+        continued_at[self.number] = now
 
 
 _PAUSE_ADAPTER: TypeAdapter[Pause] = TypeAdapter(Pause)

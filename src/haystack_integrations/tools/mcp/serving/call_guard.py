@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.serving.calls import EXITS, CodeExitedError
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Whether the running code belongs to a call, be it of something of Haystack or of FastMCP's own tools.
+# Whether the running code belongs to a call, whether it is served by this package or a tool of FastMCP.
 _in_call: ContextVar[bool] = ContextVar("mcp_haystack_in_call", default=False)
 _watched_loops: WeakSet[asyncio.AbstractEventLoop] = WeakSet()
 

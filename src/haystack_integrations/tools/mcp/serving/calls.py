@@ -644,7 +644,7 @@ def set_signature(function: Any, names: tuple[str, ...], dependencies: Mapping[s
 # Reads of resources and prompts
 
 
-class NoSuchThingError(FastMCPError, NotFoundError):
+class UnknownNameError(FastMCPError, NotFoundError):
     """
     Raised when a client names something that does not exist. FastMCP answers it like any other unknown name.
     """

@@ -26,8 +26,8 @@ from haystack.errors import FilterError
 
 from haystack_integrations.tools.mcp.serving.calls import (
     CallPool,
-    NoSuchThingError,
     ReadRunner,
+    UnknownNameError,
     invalid_request,
 )
 from haystack_integrations.tools.mcp.serving.results import JsonWriter
@@ -201,7 +201,7 @@ class _ServedStore(Source):
         found = await self._filter(filters)
         if not found:
             msg = f"There is no document with this id in '{self._name}'"
-            raise NoSuchThingError(msg)
+            raise UnknownNameError(msg)
         document = found[0]
         meta = {"haystack": {"id": document.id, "meta": JsonWriter(self._options).write(document.meta)}}
         contents = []

@@ -86,9 +86,9 @@ _SIGNAL_POLL_INTERVAL = 0.5
 _active_guards: set[CallGuard] = set()
 
 
-class StopOrder:
+class StopRequest:
     """
-    The order to stop, which a signal or the end of stdin gives once.
+    A request to stop the process, which a signal or the end of stdin makes once.
 
     The process then has `grace_period` seconds. If it has not ended by then, because a thread that cannot be
     interrupted is still busy, it is ended with `os._exit`, unless an error has ended the server: the caller may have
@@ -97,10 +97,10 @@ class StopOrder:
 
     def __init__(self, grace_period: float, wind_down: Callable[[float], Coroutine[Any, Any, None]]) -> None:
         """
-        Initialize the StopOrder, without giving the order. Call this in the event loop of the server.
+        Initialize the StopRequest. Nothing is stopped yet. Call this in the event loop of the server.
 
-        :param grace_period: Seconds from the order to the end of the process.
-        :param wind_down: Runs in that loop when the order is given. It gets the seconds that calls have to finish.
+        :param grace_period: Seconds from the request to the end of the process.
+        :param wind_down: Called in that loop after the request, with the seconds that calls have to finish.
         """
         self.grace_period = grace_period
         self.time_for_calls = grace_period - min(grace_period * _CLOSING_SHARE, _MAX_CLOSING_TIME)
@@ -113,7 +113,7 @@ class StopOrder:
 
     def request(self, reason: str) -> None:
         """
-        Order the process to stop. Later orders have no effect.
+        Request that the process stops. Later requests have no effect.
 
         :param reason: The reason, for the log.
         """
@@ -160,7 +160,7 @@ class StopOrder:
             raise
         finally:
             waking.cancel()
-            # After an order, the handlers stay, because further signals during the shutdown belong to the same order.
+            # After a request, the handlers stay, because further signals during the shutdown belong to it.
             if not self.requested:
                 for stop_signal, before in previous.items():
                     signal.signal(stop_signal, before)
@@ -264,7 +264,7 @@ def http_app(
         AppStatus.enable_automatic_graceful_drain = False
         _active_guards.add(guard)
         try:
-            with StopOrder(grace_period, wind_down).on_signals(with_others=True):
+            with StopRequest(grace_period, wind_down).on_signals(with_others=True):
                 async with lifespan(app) as state:
                     yield state
         finally:
@@ -359,7 +359,7 @@ def run_server(
         their calls, and cannot be asked anything. By default, True if there are several workers.
     :param workers: Processes that serve the same port. With more than one, `server` must be a function at the top level
         of a module, or an import path, because each worker makes its own server.
-    :param grace_period: Seconds from the order to stop to the end of the process: 0.1 to 3600, 10 by default.
+    :param grace_period: Seconds from the request to stop to the end of the process: 0.1 to 3600, 10 by default.
     :param log_level: The level of the log on stderr. If the process has already set up logging, this applies only to
         uvicorn.
     :raises ValueError: If parameters do not fit together, or if the server would be open to other machines without
@@ -562,7 +562,7 @@ async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
             await guard.stop(time_for_calls)
         lines.close()
 
-    stop = StopOrder(grace_period, wind_down)
+    stop = StopRequest(grace_period, wind_down)
     with stop.on_signals(with_others=False), lines.in_place_of_stdin(stop):
         try:
             await server.run_stdio_async(show_banner=False)
@@ -589,7 +589,7 @@ class _StdinRelay:
     """
     The lines of stdin, passed to FastMCP through a pipe by a daemon thread.
 
-    A read from stdin cannot be interrupted, and neither the order to stop nor the end of the process may wait for it.
+    A read from stdin cannot be interrupted, and neither the request to stop nor the end of the process may wait for it.
     This pipe can be closed instead, which FastMCP takes for the end of stdin.
     """
 
@@ -602,7 +602,7 @@ class _StdinRelay:
         os.close(reading)
 
     @contextmanager
-    def in_place_of_stdin(self, stop: StopOrder) -> Iterator[None]:
+    def in_place_of_stdin(self, stop: StopRequest) -> Iterator[None]:
         """
         Pass the lines on for the duration of a `with` block.
 
@@ -625,7 +625,7 @@ class _StdinRelay:
             if writing >= 0:
                 os.close(writing)
 
-    def _relay(self, stop: StopOrder) -> None:
+    def _relay(self, stop: StopRequest) -> None:
         with os.fdopen(self._stdin, "rb", closefd=False) as lines:
             for line in lines:
                 try:

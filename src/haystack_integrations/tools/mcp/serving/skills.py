@@ -33,7 +33,7 @@ from mcp import MCPError, types
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.convert.skill_files import SKILLS_EXTENSION
-from haystack_integrations.tools.mcp.serving.calls import CallPool, NoSuchThingError, ReadRunner
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ReadRunner, UnknownNameError
 from haystack_integrations.tools.mcp.serving.sources import NamedOptions, ServeOptions, Source, check_methods
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class SkillSource(Source):
         # A client that may not see a skill may not read its files, whatever hides the skill.
         if skill is None or await get_context().fastmcp.get_resource(skill.uri) is None:
             msg = "There is no such skill"
-            raise NoSuchThingError(msg)
+            raise UnknownNameError(msg)
         return await self._reads.run(skill.read, path.removeprefix(f"{skill.name}/"))
 
     def _entry(self, skill: _StoredSkill) -> Any | None:
@@ -211,7 +211,7 @@ class _StoredSkill:
         """
         if path != _MAIN_FILE and path not in self.store.load_skill(self.name)[1]:
             msg = "The skill has no such file"
-            raise NoSuchThingError(msg)
+            raise UnknownNameError(msg)
         return ResourceResult([self._content(path)])
 
     @property
