@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, ProtocolError, RefusedError
-from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, judge
+from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION, settle_refusal
 from tests.support.handshake_server import HandshakeServer, error_of
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT
@@ -37,7 +37,7 @@ def judged(
 ) -> tuple[str | None, Exchange]:
     exchange = Exchange(7, method)
     exchange.mark_sent()
-    reason, _ = judge(response, response.content, exchange, has_session=session)
+    reason, _ = settle_refusal(response, response.content, exchange, has_session=session)
     return reason, exchange
 
 

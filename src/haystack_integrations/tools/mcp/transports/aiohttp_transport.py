@@ -222,7 +222,8 @@ def _translated(error: Exception, request: httpx2.Request) -> httpx2.TransportEr
         kind, message = httpx2.UnsupportedProtocol, "aiohttp takes no such URL"
     elif isinstance(error, aiohttp.ServerTimeoutError):
         kind = httpx2.ReadTimeout
-    elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:  # the latter on closed connections
+    # The second one if the connection was closed.
+    elif isinstance(error, OSError) or type(error) is aiohttp.ClientConnectionError:
         kind = httpx2.ReadError
     else:
         kind = httpx2.RemoteProtocolError

@@ -55,7 +55,7 @@ _DENIED_STATUSES = frozenset({401, 403, 405})
 # With one of these and `Retry-After`, a server refuses a request before it processes anything.
 _BUSY_STATUSES = frozenset({429, 503})
 
-# The longest `Retry-After` that is believed, in seconds.
+# The longest `Retry-After` that is respected, in seconds.
 _MAX_RETRY_AFTER = 86_400.0
 
 # HTTP does not allow fractions here, but some rate limiters send them.
@@ -138,7 +138,9 @@ def _message_and_code_in(body: bytes) -> tuple[str, Any]:
     return (message.strip() if isinstance(message, str) else text), code
 
 
-def judge(response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool) -> tuple[str | None, bool]:
+def settle_refusal(
+    response: httpx2.Response, body: bytes, exchange: Exchange, *, has_session: bool
+) -> tuple[str | None, bool]:
     """
     Settle a request over streamable HTTP whose response is not an MCP answer.
 
@@ -247,7 +249,7 @@ def says_unknown_session(message: str) -> bool:
     return len(message) <= _MAX_MESSAGE_LENGTH and _UNKNOWN_SESSION.fullmatch(message) is not None
 
 
-def judge_sse(response: httpx2.Response, exchange: Exchange) -> str | None:
+def settle_sse_refusal(response: httpx2.Response, exchange: Exchange) -> str | None:
     """
     Settle a request over the SSE transport whose message was refused.
 

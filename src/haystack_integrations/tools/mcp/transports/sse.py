@@ -29,8 +29,8 @@ from haystack_integrations.tools.mcp.transports.posting import (
 from haystack_integrations.tools.mcp.transports.refusals import (
     describe_content,
     is_event_stream,
-    judge_sse,
     retry_after,
+    settle_sse_refusal,
     status_of,
 )
 
@@ -111,7 +111,7 @@ class SseTransport(HttpTransport):
             if not isinstance(error, BusyError | MCPAuthorizationError):
                 self.channel.drained(describe_failure(error))
             return
-        reason = None if response.is_success else judge_sse(response, exchange)
+        reason = None if response.is_success else settle_sse_refusal(response, exchange)
         if reason is not None:
             self.channel.drained(reason)
 

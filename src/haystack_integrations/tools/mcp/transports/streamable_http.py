@@ -41,8 +41,8 @@ from haystack_integrations.tools.mcp.transports.refusals import (
     SESSION_HEADER,
     SUCCESSES,
     is_event_stream,
-    judge,
     media_type,
+    settle_refusal,
 )
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class StreamableHttpTransport(HttpTransport):
             self._has_failed = await self._read_events(response, exchange)
         else:
             body = await self._read_error(response)
-            reason, self._has_failed = judge(response, body, exchange, has_session=has_session)
+            reason, self._has_failed = settle_refusal(response, body, exchange, has_session=has_session)
         if failed_before and self._has_failed and has_session and exchange.method in COMMON_METHODS:
             reason = reason or DOUBTFUL_SESSION
         if reason is not None:
