@@ -210,8 +210,8 @@ async def test_the_audience_of_an_assertion_is_spelled_as_in_the_metadata() -> N
     audiences: list[str] = []
     server = DeployedServer("https://as.test/", advertised="https://as.test")
     config = {"grant_type": "jwt_bearer", "issuer": "https://as.test"}
-    provide = {"assertion_provider": lambda request: audiences.append(request.audience) or "proof"}
-    assert (await server.use(server.auth(**config, **provide))).text == "welcome"
+    call_provider = {"assertion_provider": lambda request: audiences.append(request.audience) or "proof"}
+    assert (await server.use(server.auth(**config, **call_provider))).text == "welcome"
     assert audiences == ["https://as.test/"]
 
 

@@ -238,7 +238,7 @@ async def listening_in(
     watcher: Watcher, *, is_first: bool = True, **client: Any
 ) -> AsyncIterator[listening.ChangeListener]:
     """Return the listener of a session with the given client."""
-    served = listening.Listening("a server")
+    served = listening.Watchers("a server")
     served.add(watcher)
     details = ServerDetails(capabilities={"resources": {"subscribe": True}})
     session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=lambda request: request, details=details)
@@ -282,9 +282,9 @@ async def test_a_new_subscription_waits_for_the_end_of_the_previous_one():
     client = {"listens": False, "subscribe_resource": subscribe, "unsubscribe_resource": unsubscribe}
     async with listening_in(watcher, **client) as listener:
         await listener.wait_until_served(NOTE)
-        listener._listening.remove(watcher)
+        listener._watchers.remove(watcher)
         await wait_until_async(lambda: listener._unsubscribing, "the end of the subscription")
-        listener._listening.add(watcher)
+        listener._watchers.add(watcher)
         again = asyncio.create_task(listener.wait_until_served(NOTE))
         await asyncio.sleep(0)
         may_end.set()
@@ -342,7 +342,7 @@ def test_a_server_that_announces_changes_all_the_time_is_listed_with_pauses():
 
 
 def test_a_further_function_does_not_wake_what_still_listens_in_the_loop_before():
-    listeners = listening.Listening("a server")
+    listeners = listening.Watchers("a server")
 
     async def listen() -> listening.ChangeListener:
         return listeners.listen_in(SimpleNamespace(), is_first=True, on_gap=bool)

@@ -46,7 +46,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunElsewhereError,
     MCPRunError,
 )
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
+from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from tests.durable.conftest import cause_of
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
@@ -224,7 +224,7 @@ def test_a_failing_on_unknown_leaves_the_call_in_doubt_and_is_not_shown_to_the_m
 def test_a_call_is_repeated_only_if_the_tool_and_the_user_allow_it(journal, bank, tools, monkeypatch):
     with MCPToolset(bank.info, tool_options=ToolOptions(retry_idempotent=True)) as allowed:
         interrupted(journal, monkeypatch, allowed, "look")
-        allowed._changed_at = next_moment()  # right after the connect, changes may have been missed
+        allowed._changed_at = next_tick()  # right after the connect, changes may have been missed
         with journal.run("run"):
             assert allowed["look"].call(amount=1).text == "look 1"
     [first, second] = bank.metas

@@ -16,7 +16,7 @@ from referencing import Registry
 from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.protocol import listed_tools
-from haystack_integrations.tools.mcp.protocol.listed_tools import OutputSchema, Verdict
+from haystack_integrations.tools.mcp.protocol.listed_tools import OutputSchema, Validation
 from tests.support.background import text, together
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.hostile_schemas import HOSTILE, nested
@@ -34,7 +34,7 @@ DRAFTS = [
 ]
 
 
-def verdict(schema: Any, value: Any, seconds: float = AMPLE) -> Verdict:
+def verdict(schema: Any, value: Any, seconds: float = AMPLE) -> Validation:
     return OutputSchema(schema).validate(value, seconds)
 
 
@@ -65,7 +65,7 @@ def test_verdicts_equal_those_of_jsonschema(draft):
         for value in VALUES:
             found = checked.validate(value, AMPLE)
             assert (found.violation is None) is plain.is_valid(value), (schema, value, found)
-            assert found == Verdict(found.violation)
+            assert found == Validation(found.violation)
 
 
 @rows(
@@ -87,7 +87,7 @@ def test_validating_with_a_hostile_schema_ends_in_time(name):
 
 def test_a_schema_whose_reading_timed_out_is_read_again():
     schema = OutputSchema({"properties": {"x": {"type": "string"}}})
-    assert schema.validate({"x": 1}, 0).cut_off
+    assert schema.validate({"x": 1}, 0).timed_out
     assert "$.x" in schema.validate({"x": 1}, AMPLE).violation
 
 
@@ -98,7 +98,7 @@ def test_deep_nesting_and_endless_schemas_do_not_reject_results():
     assert "(RecursionError)" in verdict(deep, nested(400)).unusable
     assert "(RecursionError)" in verdict({"additionalProperties": {"$ref": "#"}}, nested(900)).unusable
 
-    def deeper(frames: int) -> Verdict:  # the stack may overflow at any depth
+    def deeper(frames: int) -> Validation:  # the stack may overflow at any depth
         return deeper(frames - 1) if frames else verdict({"not": {"$ref": "#"}}, {})
 
     assert all("the schema cannot be used (" in str(deeper(frames).unusable) for frames in range(40))

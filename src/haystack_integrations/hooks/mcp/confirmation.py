@@ -28,7 +28,7 @@ from pydantic import InstanceOf
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.any_tools import tool_items
-from haystack_integrations.tools.mcp.budgets import ARGUMENT
+from haystack_integrations.tools.mcp.budgets import MESSAGES_ARGUMENT
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.connection.requests import Recall, call_recorder
 from haystack_integrations.tools.mcp.convert.server_texts import confirmed
@@ -302,7 +302,7 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         # model the arguments of the decision.
         policy = self.confirmation_policy
         tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
-        state_arguments = {ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
+        state_arguments = {MESSAGES_ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
         # The model's value takes precedence over the State for parameters that it sees.
         state_arguments.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
         return {name: each for name, each in arguments.items() if name not in state_arguments and not callable(each)}

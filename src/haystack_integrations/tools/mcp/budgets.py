@@ -40,8 +40,8 @@ REFUSED: Final = "mcp_call_refused"
 SPAN_REFUSED: Final = "haystack.mcp.tool_call.refused"
 
 # The key of the messages in an Agent's State, and the argument in which Haystack passes them to a tool.
-STATE_KEY: Final = "messages"
-ARGUMENT: Final = "_mcp_conversation"
+MESSAGES_KEY: Final = "messages"
+MESSAGES_ARGUMENT: Final = "_mcp_conversation"
 
 # The prefix of a failure that is returned as the result of its tool.
 _FAILURE_PREFIX: Final = "[This tool call failed] "

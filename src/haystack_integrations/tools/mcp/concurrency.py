@@ -106,11 +106,11 @@ class SharedTask(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
-    def must_finish(self, must_finish: bool) -> None:
+    def set_must_finish(self, must_finish: bool) -> None:
         """
-        Let the task continue for a while even if no caller awaits it any more.
+        Set whether the task continues although no caller awaits it any more.
 
-        :param must_finish: Whether it must not be cancelled for lack of callers from now on.
+        :param must_finish: Whether it continues.
         """
         self._must_finish = must_finish
         self._end_if_unwanted()
@@ -219,7 +219,7 @@ def begin_import(*modules: str) -> threading.Thread:
         return _import_threads[modules]
 
 
-async def imported(*modules: str) -> None:
+async def import_in_thread(*modules: str) -> None:
     """
     Import modules in a thread, and wait for it without blocking the event loop.
 
@@ -232,7 +232,7 @@ async def imported(*modules: str) -> None:
         if thread.is_alive():
             msg = (
                 f"importing the MCP SDK has taken more than {_IMPORT_TIMEOUT:g} s. Does another thread import it and "
-                "wait for this? Connect after the imports of the program, or import `mcp` first"
+                "wait for this? Connect after the program has imported its modules, or import `mcp` first"
             )
             raise TimeoutError(msg)
 

@@ -104,7 +104,7 @@ class MCPConnectionError(MCPError):
     # Whether only this request failed, because of its content or the server's answer; other requests may succeed.
     _is_of_request: bool = False
 
-    # What may be told to others, whose calls are not sent because of it, if that is not all.
+    # The text for other callers, whose calls are not sent because of this error; None for the whole message.
     _for_others: str | None = None
 
     def __init__(

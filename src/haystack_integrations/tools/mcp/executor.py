@@ -39,7 +39,7 @@ THREAD_NAME = "mcp-haystack-executor"
 # The standard stream with the highest descriptor.
 _STDERR_DESCRIPTOR = 2
 
-# More than an event loop opens.
+# How many descriptors must be free. This is more than an event loop opens.
 _LOOP_DESCRIPTORS = 16
 
 # Seconds for closing the sessions at interpreter exit.

@@ -136,7 +136,7 @@ def store_callable(what: str, function: Any) -> str:
     return path
 
 
-async def provide(provider: str | Callable[..., Any], argument: object) -> Any:
+async def call_provider(provider: str | Callable[..., Any], argument: object) -> Any:
     """
     Call a function of the user: an async function here, any other function in its own thread.
 

@@ -327,7 +327,7 @@ class Configuration:
         names = vars(value).get("_env_vars", ())
         if len(names) != 1 or isinstance(value, SecretTemplate):
             msg = (
-                f"{place}: the input '{match['input']}' stands inside a longer text, so it must be a string or "
+                f"{place}: the input '{match['input']}' is part of a longer text, so it must be a string or "
                 "a Secret of one environment variable"
             )
             raise ValueError(msg)
@@ -386,7 +386,8 @@ def _combined(*layers: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in layer.items():
             if name in _OPTION_GROUPS and isinstance(value, Options | Mapping):
                 given, fields = combined.get(name) or {}, value.changed() if isinstance(value, Options) else value
-                combined[name] = {**given, **fields} if isinstance(given, Mapping) else given  # refused later
+                # Its type is checked later.
+                combined[name] = {**given, **fields} if isinstance(given, Mapping) else given
             else:
                 combined[name] = value
     return combined

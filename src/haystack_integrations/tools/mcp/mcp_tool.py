@@ -24,8 +24,8 @@ from haystack.tools.tool import Tool
 from pydantic import SkipValidation
 
 from haystack_integrations.tools.mcp.budgets import (
-    ARGUMENT,
-    STATE_KEY,
+    MESSAGES_ARGUMENT,
+    MESSAGES_KEY,
     ReturnedFailure,
     admit_call,
     as_result,
@@ -71,8 +71,8 @@ from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, Progre
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.options import (
     BoundValues,
+    CallArguments,
     HiddenArguments,
-    Sent,
     ToolOptions,
     shown_outputs,
     stored_arguments,
@@ -346,7 +346,7 @@ class MCPTool(ToolBase, Tool):
         # The argument with the messages of the run, in which failures are counted.
         self._messages_argument: str | None = None
         if options.max_tool_failures is not None:
-            self._messages_argument = inputs.setdefault(STATE_KEY, ARGUMENT)
+            self._messages_argument = inputs.setdefault(MESSAGES_KEY, MESSAGES_ARGUMENT)
         self.inputs_from_state: dict[str, str] | None = inputs or inputs_from_state
         self.outputs_to_state = outputs_to_state
         if HAS_ASYNC_FUNCTION:
@@ -622,7 +622,7 @@ class MCPTool(ToolBase, Tool):
 
         :raises MCPCallRefusedError: If the tool has failed too often.
         """
-        take = arguments.pop if name == ARGUMENT else arguments.get
+        take = arguments.pop if name == MESSAGES_ARGUMENT else arguments.get
         failures, limit = failures_in_a_row(take(name, None), self.name), self.tool_options.max_tool_failures
         if limit is not None and failures >= limit:
             note_refusal(self.name, f"the limit of failures, {limit} in a row, is reached")
@@ -705,7 +705,9 @@ class MCPTool(ToolBase, Tool):
         except MCPInvocationError as error:
             raise self._to_invocation_error(error, resent) from error.__cause__
 
-    def _continuation(self, call: MCPPendingCall, on_progress: ProgressCallback | None) -> tuple[Sent, dict[str, Any]]:
+    def _continuation(
+        self, call: MCPPendingCall, on_progress: ProgressCallback | None
+    ) -> tuple[CallArguments, dict[str, Any]]:
         if not isinstance(call, MCPPendingCall) or call.tool_name != self.remote_name:
             actual = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
             msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {actual}"
@@ -714,8 +716,8 @@ class MCPTool(ToolBase, Tool):
         missing = [name for name in call.withheld if name not in sent.arguments]
         if missing:
             msg = (
-                f"`call` was kept without its arguments {missing}, which contained a Secret. Pass the values of all of "
-                f"{list(call.withheld)} to `tool.connection.continue_call(call, answers, withheld={{...}})`."
+                f"`call` was stored without its arguments {missing}, which contained a Secret. Pass the values of all "
+                f"of {list(call.withheld)} to `tool.connection.continue_call(call, answers, withheld={{...}})`."
             )
             raise ValueError(msg)
         return sent, {
@@ -746,7 +748,7 @@ class MCPTool(ToolBase, Tool):
         except MCPRunError:
             raise
         except Exception as error:
-            failure = self._to_invocation_error(error, sent or Sent(arguments=arguments, given=arguments))
+            failure = self._to_invocation_error(error, sent or CallArguments(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 
     async def _call_async(
@@ -773,10 +775,10 @@ class MCPTool(ToolBase, Tool):
         except MCPRunError:
             raise
         except Exception as error:
-            failure = self._to_invocation_error(error, sent or Sent(arguments=arguments, given=arguments))
+            failure = self._to_invocation_error(error, sent or CallArguments(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 
-    def _recorded_call(self, request: CallRequest, sent: Sent) -> RecordedCall:
+    def _recorded_call(self, request: CallRequest, sent: CallArguments) -> RecordedCall:
         """
         Describe a call for the run that records it.
         """
@@ -791,7 +793,7 @@ class MCPTool(ToolBase, Tool):
 
     def _prepare(
         self, arguments: dict[str, Any], on_progress: ProgressCallback | None, *, is_from_haystack: bool
-    ) -> tuple[Sent, CallRequest]:
+    ) -> tuple[CallArguments, CallRequest]:
         if (key := self.tool_options.idempotency_argument) is not None:
             arguments = {name: value for name, value in arguments.items() if name != key}
         if self._argument_names:
@@ -803,7 +805,7 @@ class MCPTool(ToolBase, Tool):
             unset = [name for name in inputs if fitted.get(name, name) is None and name not in self._required]
             fitted = {name: value for name, value in fitted.items() if name not in unset}
         hides = self._hidden.bound or self._hidden.inputs_from_state
-        sent = self._hidden.apply(fitted) if hides else Sent(arguments=fitted, given=arguments)
+        sent = self._hidden.apply(fitted) if hides else CallArguments(arguments=fitted, given=arguments)
         return sent, CallRequest(
             tool_name=self.remote_name,
             tool_args=sent.arguments if key is None else {**sent.arguments, key: uuid.uuid4().hex},
@@ -819,7 +821,7 @@ class MCPTool(ToolBase, Tool):
         required = self._definition.input_schema.get("required") if self._definition is not None else None
         return required if isinstance(required, list) else []
 
-    def _to_invocation_error(self, error: Exception, sent: Sent) -> MCPInvocationError:
+    def _to_invocation_error(self, error: Exception, sent: CallArguments) -> MCPInvocationError:
         """
         Convert an error to an MCPInvocationError, and redact bound and State values, which a server may quote.
         """

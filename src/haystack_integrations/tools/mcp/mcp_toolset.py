@@ -50,7 +50,7 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     ServerChange,
     WantedChanges,
     Watcher,
-    next_moment,
+    next_tick,
 )
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
@@ -244,7 +244,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
         self._add_placeholder()
-        # The logical times of the listing in use and of the last change.
+        # The ticks (`next_tick`) of the listing in use and of the last change.
         self._listed_at = 0
         self._changed_at = 0
         self._expires_at: float | None = None
@@ -492,7 +492,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             msg = f"The `snapshot` lacks tools of `tool_names`: {', '.join(map(repr, missing))}. {choices}"
             raise ValueError(msg)
         definitions = {tool.name: guard.pinned(tool.name) for tool in guard.snapshot.tools}
-        pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.has_pinned(tool)}
+        pinned = {name: tool for name, tool in definitions.items() if self.tool_selection.shows_pinned(tool)}
         names = sorted(pinned) if self.tool_names is None else self.tool_names
         by_name = {name: pinned[name] for name in names if name in pinned}
         self._check_names(known, by_name)
@@ -511,10 +511,10 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         reasons |= dict.fromkeys(hidden, "it is not as in the snapshot")
         with self._lock():
             # Listings may arrive out of order; the newest one wins.
-            if listing.number > self._listed_at:
+            if listing.tick > self._listed_at:
                 self._unpublished = self._load_children(definitions, hidden, reasons)
                 self._generation = max(listing.generation, self._generation)
-                self._listed_at, self._expires_at = listing.number, listing.expires_at
+                self._listed_at, self._expires_at = listing.tick, listing.expires_at
                 if self._is_outdated:
                     AsyncExecutor.get_instance().post(self._start_fetching)
             if publish:
@@ -669,7 +669,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     # Listings in the background
 
     def _note_change(self, _change: ServerChange) -> None:
-        self._changed_at = next_moment()
+        self._changed_at = next_tick()
         if self._listed_at:  # otherwise the first listing is still to come, at warm-up
             self._start_fetching()
 
@@ -686,7 +686,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         """
         connection = self._connection
         if not connection._has_own_session():
-            return False  # the next warm-up lists them, and a background task opens no session
+            return False  # the next warm-up lists them; a background task must not open a session
         try:
             self._load_listing(await connection._list_if_open_async(), publish=False)
         except (MCPConnectionError, TimeoutError) as error:

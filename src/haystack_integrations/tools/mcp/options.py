@@ -148,7 +148,7 @@ class ToolOverride(ToolOptions):
         """
         general = [each.name for each in dataclasses.fields(ToolOptions)]
         overridden = {name: value for name, value in self.changed().items() if name in general}
-        # The toolset adds the instructions, not the tool.
+        # The toolset adds the instructions, so the option does not apply to a single tool.
         return dataclasses.replace(options, **{**overridden, "include_instructions": None})
 
     def _as_dict(self, method: str) -> dict[str, Any]:
@@ -260,16 +260,16 @@ class ToolSelection(Options):
         """
         return any(name == pattern or fnmatchcase(name, pattern) for pattern in self.exclude_tools or ())
 
-    def has_pinned(self, definition: types.Tool) -> bool:
+    def shows_pinned(self, definition: types.Tool) -> bool:
         """
         Return whether a tool of a snapshot is shown. `tool_filter` was applied when the snapshot was captured.
 
         :param definition: The definition in the snapshot.
         :returns: True if its name is not excluded and its annotations are as required.
         """
-        return not self.excludes(definition.name) and self._unlike_hints(definition) is None
+        return not self.excludes(definition.name) and self._reason_by_hints(definition) is None
 
-    def _unlike_hints(self, definition: types.Tool) -> str | None:
+    def _reason_by_hints(self, definition: types.Tool) -> str | None:
         hints = effective_hints(definition.annotations)
         for name, value in (self.required_hints or {}).items():
             if hints[name] is not value:
@@ -299,7 +299,7 @@ class ToolSelection(Options):
             return reason
         if self.excludes(definition.name):
             return "`exclude_tools` leaves it out"
-        reason = self._unlike_hints(definition)
+        reason = self._reason_by_hints(definition)
         if reason is not None or self.tool_filter is None:
             return reason
         try:
@@ -344,7 +344,7 @@ def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool
 
 
 @dataclass(slots=True, kw_only=True)
-class Sent:
+class CallArguments:
     """
     The arguments of one call.
 
@@ -398,7 +398,7 @@ class HiddenArguments:
                 )
                 raise ValueError(msg)
 
-    def apply(self, arguments: dict[str, Any]) -> Sent:
+    def apply(self, arguments: dict[str, Any]) -> CallArguments:
         """
         Complete the arguments of a call.
 
@@ -428,9 +428,9 @@ class HiddenArguments:
                 secrets.append(sent[name])
             else:
                 sent[name] = value
-        return Sent(arguments=sent, given=given, hidden=hidden, secrets=secrets)
+        return CallArguments(arguments=sent, given=given, hidden=hidden, secrets=secrets)
 
-    def reapply(self, kept: Mapping[str, Any], withheld: Iterable[str]) -> Sent:
+    def reapply(self, kept: Mapping[str, Any], withheld: Iterable[str]) -> CallArguments:
         """
         Complete the arguments of a call that is continued.
 
@@ -443,7 +443,7 @@ class HiddenArguments:
         secrets = {name: self._resolve(name, value) for name, value in bound.items() if isinstance(value, Secret)}
         from_state = {name for name, value in self.bound.items() if isinstance(value, FromState)}
         from_state.update(self.inputs_from_state.values())
-        return Sent(
+        return CallArguments(
             arguments=secrets,
             given={name: value for name, value in kept.items() if name not in self.bound},
             hidden={name: value for name, value in kept.items() if name in from_state},

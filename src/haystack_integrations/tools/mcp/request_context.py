@@ -84,7 +84,7 @@ class IdentityRefusedError(ValueError):
     """
 
 
-def fault_of_headers(headers: Mapping[str, str]) -> str | None:
+def problem_with_headers(headers: Mapping[str, str]) -> str | None:
     """
     Describe what is wrong with headers. The errors of the HTTP libraries cannot be used, because they quote the value.
 

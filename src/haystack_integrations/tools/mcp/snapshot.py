@@ -700,7 +700,7 @@ class SnapshotGuard:
         self._on_drift: OnDrift = on_drift
         self._choice = choice
         self._server = server
-        # Reports by the numbers of listings, which are never reused.
+        # Reports by the ticks of listings, which are unique.
         self._reports: dict[int, MCPDriftReport] = {}
         self._last_logged = MCPDriftReport()
         # The latest report.
@@ -728,7 +728,7 @@ class SnapshotGuard:
         :param listing: The tools of the session in which it would be sent.
         :returns: A sentence; None if the call may be sent.
         """
-        report = self._reports.get(listing.number)
+        report = self._reports.get(listing.tick)
         if report is None:
             # Not in the loop of all sessions, because the user's `tool_filter` may block, and a listing may be long.
             report = await start_in_thread(self._check_listing, listing, name="mcp-haystack-snapshot")
@@ -754,13 +754,13 @@ class SnapshotGuard:
         :returns: The differences.
         :raises ValueError: If the user's `tool_filter` fails.
         """
-        known = self._reports.get(listing.number)
+        known = self._reports.get(listing.tick)
         if known is not None:
             return known
         report = self._compare(listing)
         if len(self._reports) >= _MAX_REPORTS:
             self._reports = dict([*self._reports.items()][_MAX_REPORTS // 2 :])
-        self._reports[listing.number] = self.latest = report
+        self._reports[listing.tick] = self.latest = report
         self._log_once(report)
         return report
 

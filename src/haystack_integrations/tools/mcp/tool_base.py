@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.haystack_compat import HANDLERS, combine
 from haystack_integrations.tools.mcp.options import ToolOptions, load_bound_arguments
 from haystack_integrations.tools.mcp.parameters import Options, own_parameters, parameters_of
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
+from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.snapshot import MCPToolSnapshot, OnDrift, SnapshotCheck, SnapshotGuard, ToolChoice
 from haystack_integrations.tools.mcp.transports.shorthand import server_info_from
@@ -56,7 +56,7 @@ class Connected(ContextManaged):
     required: bool = True
     # Why the server could not be reached, if it is not required.
     _unreachable_error: MCPConnectionError | None = None
-    # The moment when the connection was released last.
+    # When the connection was released last, by the clock of `next_tick`.
     _released_at: int = 0
     # Number of the session whose tool listing is in use; 0 before the first.
     _generation: int = 0
@@ -174,7 +174,7 @@ class Connected(ContextManaged):
 
     @contextmanager
     def _noting_reachability(self) -> Iterator[None]:
-        began = next_moment()
+        began = next_tick()
         try:
             yield
         except MCPConnectionError as error:
@@ -215,7 +215,7 @@ class Connected(ContextManaged):
         """
         Drop state that is needed only while the connection is in use. Called when it is released.
         """
-        self._released_at = next_moment()
+        self._released_at = next_tick()
 
     def _leave(self) -> None:
         self._forget()

@@ -17,7 +17,7 @@ from haystack import Document, component, default_to_dict, logging
 from haystack.dataclasses import ByteStream
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPServerInfo
-from haystack_integrations.tools.mcp.concurrency import gather_bounded, imported
+from haystack_integrations.tools.mcp.concurrency import gather_bounded, import_in_thread
 from haystack_integrations.tools.mcp.convert.resources import resource_contents, resource_streams
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, texts
 from haystack_integrations.tools.mcp.tool_base import ReaderBase, is_out_of_reach
@@ -168,7 +168,7 @@ class MCPResourceFetcher(ReaderBase):
         :raises ValueError: As `run`.
         """
         if self.uri_template is not None:
-            await imported("mcp")  # because the import in `_expanded` would block the loop
+            await import_in_thread("mcp")  # because the import in `_expanded` would block the loop
         wanted, prefix = self._select_uris(uris, prefix, variables)
         return await self._fetch_if_reachable(wanted, prefix)
 

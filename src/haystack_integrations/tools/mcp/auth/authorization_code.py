@@ -174,7 +174,7 @@ class AuthorizationCode(Flow):
             return OAuthClientInformationFull(
                 client_id=document, token_endpoint_auth_method="none", issuer=server.issuer
             )
-        # A client without an issuer was put into the storage by the user's program. Those registered here have one.
+        # A client without an issuer was stored by the user's program: clients that were registered here have one.
         if known is not None and known.issuer is None and redirect_uri in map(str, known.redirect_uris or []):
             return known
         if server.registration_endpoint is None:
@@ -193,7 +193,8 @@ class AuthorizationCode(Flow):
             **({"scope": scope} if scope else {}),
         }
         if "none" in (server.token_endpoint_auth_methods_supported or ()):
-            # Notion gives others a secret, and refuses it with the `client_id` in the form that other servers need.
+            # Notion issues a secret to any other client, and then refuses the `client_id` in the form, which other
+            # servers require.
             metadata["token_endpoint_auth_method"] = "none"
         client = await self._register(server.registration_endpoint, metadata)
         client.issuer = server.issuer

@@ -59,7 +59,7 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     secrets_of,
 )
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.import_paths import provide
+from haystack_integrations.tools.mcp.import_paths import call_provider
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_url, secrets_in
 
@@ -126,7 +126,7 @@ class Proofs:
         headers = {"typ": "dpop+jwt", "jwk": self._jwk}
         request.headers["DPoP"] = jwt.encode(claims, self._key, algorithm="ES256", headers=headers)
 
-    def wants_another(self, response: httpx2.Response, error: Any = None) -> bool:
+    def must_be_resent(self, response: httpx2.Response, error: Any = None) -> bool:
         """
         Keep the nonce of a response, and return whether the request has to be sent again with it.
 
@@ -337,7 +337,7 @@ class Flow(ABC):
             form = {**form, "resource": resource}
         endpoint = self.found.server.token_endpoint
         response = await self._post_authenticated(endpoint, form, step)
-        if self._proofs is not None and self._proofs.wants_another(response, json_object(response).get("error")):
+        if self._proofs is not None and self._proofs.must_be_resent(response, json_object(response).get("error")):
             response = await self._post_authenticated(endpoint, form, step)
         return response
 
@@ -412,7 +412,7 @@ class Flow(ABC):
         Call a function of the user. The text of its error is left out if it may quote a credential.
         """
         try:
-            return await provide(getattr(self.config, parameter), request)
+            return await call_provider(getattr(self.config, parameter), request)
         except Exception as error:
             text = "" if quotes_credentials else f": {error}"
             msg = f"`{parameter}` failed ({type(error).__name__}{text})"

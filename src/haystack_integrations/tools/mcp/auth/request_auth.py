@@ -92,7 +92,7 @@ class _TokenHolder:
 
 _holders: WeakValueDictionary[Any, _TokenHolder] = WeakValueDictionary()
 
-# The last challenge of each server. A server in here demands tokens.
+# The last challenge of each server that has sent one, and so requires tokens.
 _challenges: dict[str, Challenge] = {}
 
 
@@ -152,7 +152,7 @@ class OAuth(httpx2.Auth):
         while True:
             response = yield self._with_token(request, attempts.holder, record)
             proofs = attempts.holder.proofs
-            if proofs is not None and proofs.wants_another(response):
+            if proofs is not None and proofs.must_be_resent(response):
                 await _drop_body(response)
                 response = yield self._with_token(request, attempts.holder, record)
             challenge = Challenge.of(response)
@@ -303,10 +303,8 @@ class OAuth(httpx2.Auth):
         may_refresh: bool,
     ) -> bool | None:
         """Get tokens; return whether they came from a new grant, not from a refresh, and None if they were stored."""
-        holder, renewal = (
-            attempts.holder,
-            attempts.holder.renewal,
-        )  # the renewal that runs this; it may be replaced later
+        holder = attempts.holder
+        renewal = holder.renewal  # the one that runs this; it may be replaced later
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
             if is_usable(stored) and not has_expired(stored):
@@ -315,7 +313,7 @@ class OAuth(httpx2.Auth):
             flow = self._flow(holder, stored or {}, challenge or _challenges.get(self.server_url))
             flow.may_log_in = attempts.may_log_in
             if renewal is not None:
-                flow.refreshing = renewal.must_finish
+                flow.refreshing = renewal.set_must_finish
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
             finally:

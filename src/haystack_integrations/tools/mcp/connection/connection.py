@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 from haystack import logging
 from haystack.tracing.tracer import is_tracing_enabled
 
-from haystack_integrations.tools.mcp.concurrency import begin_import, imported, lock_of_each_process
+from haystack_integrations.tools.mcp.concurrency import begin_import, import_in_thread, lock_of_each_process
 from haystack_integrations.tools.mcp.connection.context_managed import (
     ContextManaged,
     OperationRunner,
@@ -105,14 +105,14 @@ def preload() -> None:
     begin_import(*_COMMON_MODULES, *_PRELOADED_MODULES)
 
 
-async def preloaded(server_info: MCPServerInfo) -> None:
+async def load_modules(server_info: MCPServerInfo) -> None:
     """
     Import what a connection needs in a thread, without blocking the event loop.
 
     :param server_info: How the server is reached.
     :raises TimeoutError: If it takes so long that it may never end.
     """
-    await imported(*_COMMON_MODULES, *server_info._modules)
+    await import_in_thread(*_COMMON_MODULES, *server_info._modules)
 
 
 class Pool:
@@ -133,7 +133,7 @@ class Pool:
         :param share: Whether equal server infos with equal handlers get the same sessions.
         :returns: The sessions.
         """
-        # It imports the types of the protocol, which were loaded when `preloaded` was awaited.
+        # It imports the types of the protocol, which were loaded when `load_modules` was awaited.
         from haystack_integrations.tools.mcp.connection.identities import ServerSessions  # noqa: PLC0415
 
         settings = _settings(server_info), _settings(handlers)
@@ -164,7 +164,7 @@ class Pool:
 pool: Pool = Pool()
 
 
-# The sessions that garbage-collected users used. They still count as users.
+# The sessions of users that were garbage-collected. These users are still counted.
 _collected: deque[ServerSessions] = deque()
 
 
@@ -183,7 +183,7 @@ def release_collected(sessions: ServerSessions) -> None:
 
 def _release_all_collected() -> None:
     while _collected:
-        with suppress(IndexError):  # another thread was first
+        with suppress(IndexError):  # another thread has released it
             sessions = _collected.popleft()
             if pool.release(sessions):
                 _post_if_running(sessions.close_in_background)
@@ -328,10 +328,10 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 self._finalizer = weakref.finalize(self, release_collected, acquired)
                 self._finalizer.atexit = False  # at exit, all open sessions are closed together
                 for watcher in self._watchers:
-                    _post(acquired.default.listening.add, watcher)
+                    _post(acquired.default.watchers.add, watcher)
                 return acquired
             sessions = self._server_sessions
-        pool.release(acquired)  # another thread was first and uses them, so this was not the last user
+        pool.release(acquired)  # another thread acquired them first, and is still a user
         return sessions
 
     def _note_link(self, uri: str) -> None:
@@ -339,14 +339,14 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         Remember a URI that the caller got from the server, as long as its sessions have users.
         """
         sessions = self._server_sessions
-        if sessions is not None:  # it may have been closed meanwhile
+        if sessions is not None:  # the connection may have been closed meanwhile
             sessions.known_links.note(current_caller(), uri)
 
     def _has_link(self, uri: str) -> bool:
         return self._acquire().known_links.has(current_caller(), uri)
 
     def _describe_server(self) -> str:
-        sessions = self._server_sessions  # they keep the description, which takes time to make
+        sessions = self._server_sessions  # the sessions cache the description, which is slow to make
         return self.server_info.describe() if sessions is None else sessions.default.description
 
     def _release(self) -> ServerSessions | None:
@@ -358,7 +358,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             finalizer, self._finalizer = self._finalizer, None
             if sessions is not None:
                 for watcher in self._watchers:
-                    _post(sessions.default.listening.remove, watcher)
+                    _post(sessions.default.watchers.remove, watcher)
         if sessions is None or finalizer is None or finalizer.detach() is None:
             return None
         return sessions if pool.release(sessions) else None
@@ -537,8 +537,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     ) -> CallRequest:
         if not self._checked_call(call).can_be_continued:
             msg = (
-                "`call` has nothing to go on with, neither a task nor questions nor a request state, so it would begin "
-                "anew. Pass what was stored, or begin a call with `begin_call`."
+                "`call` has nothing to go on with: no task, no questions and no request state. Pass what was stored, "
+                "or begin a call with `begin_call`."
             )
             raise ValueError(msg)
         values = dict(withheld or {})
@@ -555,7 +555,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
+                    # Before the coroutine is made, which a failure would leave unawaited.
+                    executor = AsyncExecutor.get_instance()
                     call, max_wait = self._call(request)
                     result = executor.run(call, max_wait, waiter=reports, has_limit=True)
                 except MCPInvocationError:
@@ -563,7 +564,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise executor_failure(error, request) from error
             for block in result.content:
-                if block.type == "resource_link":  # the interceptors may have removed some
+                if block.type == "resource_link":  # interceptors may have removed other links
                     self._note_link(block.uri)
             return result
         finally:
@@ -578,7 +579,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         try:
             with self._traced(request) if is_tracing_enabled() else _NOT_TRACED:
                 try:
-                    executor = AsyncExecutor.get_instance()  # first: if it fails, no coroutine is left unawaited
+                    # Before the coroutine is made, which a failure would leave unawaited.
+                    executor = AsyncExecutor.get_instance()
                     call, max_wait = self._call(request)
                     operation = executor.run_async(call, max_wait, has_limit=True)
                     result = await (operation if reports is None else reports.wait(operation))
@@ -587,7 +589,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 except (OSError, RuntimeError) as error:
                     raise executor_failure(error, request) from error
             for block in result.content:
-                if block.type == "resource_link":  # the interceptors may have removed some
+                if block.type == "resource_link":  # interceptors may have removed other links
                     self._note_link(block.uri)
             return result
         finally:
@@ -615,7 +617,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return self._server_sessions.call(request), max_wait
 
     async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
-        await preloaded(self.server_info)  # the first session of a process needs the types of the protocol
+        await load_modules(self.server_info)  # the first session of a process needs the types of the protocol
         if not self._interceptors:
             return await self._acquire().call(request)
 
@@ -660,7 +662,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         try:
             if self._server_sessions is None:
-                await preloaded(self.server_info)  # the first session of a process needs the types of the protocol
+                await load_modules(self.server_info)  # the first session of a process needs the types of the protocol
             return self._acquire()
         except (OSError, RuntimeError) as error:  # e.g. the process cannot start a thread
             raise self._not_started(error) from error
@@ -745,7 +747,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         with pool.lock():
             self._watchers.add(watcher)
             if self._server_sessions is not None:
-                _post(self._server_sessions.default.listening.add, watcher)
+                _post(self._server_sessions.default.watchers.add, watcher)
         connection = weakref.ref(self)
 
         def unwatch() -> None:
@@ -759,7 +761,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         with pool.lock():
             self._watchers.discard(watcher)
             if self._server_sessions is not None:
-                _post(self._server_sessions.default.listening.remove, watcher)
+                _post(self._server_sessions.default.watchers.remove, watcher)
 
     async def _subscribed(self, uri: str) -> None:
         await (await self._acquire_async()).default.subscribe(uri, self.connection_timeout)
@@ -946,7 +948,7 @@ def _log_close_errors(sessions: ServerSessions) -> Iterator[None]:
         yield
     except (TimeoutError, RuntimeError) as error:
         server = sessions.default.description
-        logger.warning("Closing the session with {server} did not end: {error}", server=server, error=str(error))
+        logger.warning("Closing the session with {server} did not finish: {error}", server=server, error=str(error))
 
 
 async def _wait_until_closed(sessions: ServerSessions) -> None:

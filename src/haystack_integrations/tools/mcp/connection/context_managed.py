@@ -109,7 +109,7 @@ class UserCount:
         return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._containers)
 
     def _closes_now(self) -> bool:
-        # Set before calls are looked for: a call that is still seen here finds it set when it leaves.
+        # Set before calls are counted, so that each call that is counted here sees the flag when it ends.
         self.is_to_be_closed = True
         self.is_to_be_closed = self.is_used
         return not self.is_to_be_closed

@@ -37,7 +37,7 @@ from haystack_integrations.tools.mcp.request_context import (
     bearer,
     current_context,
     current_identity,
-    fault_of_headers,
+    problem_with_headers,
 )
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class ServerSessions:
         try:
             return await self.run(call.run, call.request.connection_timeout)
         except MCPConnectionError as error:
-            failure = call.failed_before(error)
+            failure = call.error_without_session(error)
             self.default.note_error(str(failure))
             raise failure from failure.__cause__
 
@@ -198,7 +198,7 @@ class ServerSessions:
                     headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:
                 headers = _with_context_headers(headers, context)
-            if fault := fault_of_headers(headers):
+            if fault := problem_with_headers(headers):
                 raise IdentityRefusedError(fault)
         except TimeoutError:
             msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
@@ -313,7 +313,9 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def _with_context_headers(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
-    if fault := fault_of_headers(dict.fromkeys(context.headers or {}, "")):  # checked before a message quotes a name
+    if fault := problem_with_headers(
+        dict.fromkeys(context.headers or {}, "")
+    ):  # checked before a message quotes a name
         raise IdentityRefusedError(fault)
     context_headers = {
         name: _resolved_value(f"the header '{name}'", value) for name, value in (context.headers or {}).items()

@@ -210,7 +210,7 @@ def load_interceptors(stored: Any) -> Any:
     :raises DeserializationError: If one cannot be imported.
     """
     if not isinstance(stored, Iterable) or isinstance(stored, (str, Mapping)):
-        return stored  # the constructor refuses it
+        return stored  # the constructor raises the error
     return Interceptors(
         _checked_interceptor(deserialize_object(each) if isinstance(each, dict) else each, _deserialized)
         for each in stored
@@ -347,7 +347,7 @@ class InterceptedCall:
 
         def wait_for_next(following: MCPToolCall) -> types.CallToolResult:
             try:
-                # In the loop of the call, also while that is shut down: what runs in another one cannot be given up.
+                # In the loop of the call, even during its shutdown: a call in another loop could not be given up.
                 return executor.run(go_on(following))
             except OperationCancelledError:
                 msg = "the call was given up by its caller."
@@ -370,7 +370,7 @@ class InterceptedCall:
             tool_name=call.name,
             tool_args=dict(call.arguments),
             display_name=request.display_name if is_same_tool else call.name,
-            may_repeat=first.may_repeat and is_same_tool,  # nothing is known about another tool
+            may_repeat=first.may_repeat and is_same_tool,  # the annotations of another tool are unknown
             original=(request.tool_name, request.tool_args),
         )
         # Only what an interceptor changed overrides the innermost block of mcp_request_context.

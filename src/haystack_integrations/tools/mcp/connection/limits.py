@@ -155,7 +155,7 @@ async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIter
                 limit.reschedule(end + more)
 
         if server_info._may_log_in:
-            # The user who opens the session for all may be a different one.
+            # A different user may open the shared session.
             with extended_by_logins(server_info, extend, is_own=False):
                 yield
         else:
@@ -254,4 +254,4 @@ class BackgroundRetry:
             attempt = self._attempt()
             if attempt is None or await attempt():
                 return
-            del attempt  # while it sleeps, the object may be collected
+            del attempt  # so that the object can be garbage-collected during the pause

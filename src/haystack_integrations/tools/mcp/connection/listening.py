@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.connection.reading import uri_of
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import caller_of_operation
-from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
+from haystack_integrations.tools.mcp.handlers.calling import DeliveryQueue, call
 from haystack_integrations.tools.mcp.protocol.changes import (
     ChangedList,
     ServerChange,
@@ -60,14 +60,14 @@ _MAX_DOUBLINGS = 10
 _METHOD_NOT_FOUND = -32601
 
 
-class Delivery(InOrder):
+class ChangeQueue(DeliveryQueue):
     """
     Passes changes to a user's function one at a time; a change already in the queue is not queued again.
     """
 
     def __init__(self, callback: Callable[[Any], Any], description: str) -> None:
         """
-        Initialize the Delivery.
+        Initialize the ChangeQueue.
 
         :param callback: The function. A sync one runs in separate threads, an async one in the executor's loop.
         :param description: Describes it in logs.
@@ -129,7 +129,7 @@ class Watching(UsesRunner):
             garbage collection of the connection ends it.
         :raises ValueError: If a parameter is invalid.
         """
-        delivery = Delivery(callback, "The function of `on_list_change`")
+        delivery = ChangeQueue(callback, "The function of `on_list_change`")
         wanted = {lists} if isinstance(lists, str) or not isinstance(lists, Iterable) else set(lists)
         names: frozenset[ChangedList] = frozenset(name for name in get_args(ChangedList) if name in wanted)
         if not names or names != wanted:
@@ -151,7 +151,7 @@ class Watching(UsesRunner):
         :raises MCPConnectionError: If the server does not report changes of this resource.
         :raises ValueError: If a parameter is invalid.
         """
-        delivery = Delivery(callback, "The function of `subscribe_resource`")
+        delivery = ChangeQueue(callback, "The function of `subscribe_resource`")
         uri = uri_of(resource)
         watcher = Watcher(WantedChanges(uris=frozenset([uri])), lambda change: delivery.put(change.uri))
         unsubscribe = self._runner._watch(watcher)
@@ -166,14 +166,14 @@ class Watching(UsesRunner):
     subscribe_resource_async: Final = asynchronous(_subscribe_resource)
 
 
-class Listening:
+class Watchers:
     """
     The watchers of one server.
     """
 
     def __init__(self, server: str) -> None:
         """
-        Initialize the Listening.
+        Initialize the Watchers. There are none yet.
 
         :param server: Describes the server.
         """
@@ -251,16 +251,16 @@ class ChangeListener:
     Listens to changes in one session.
     """
 
-    def __init__(self, listening: Listening, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> None:
+    def __init__(self, watchers: Watchers, session: Session, *, is_first: bool, on_gap: Callable[[], None]) -> None:
         """
         Initialize the ChangeListener.
 
-        :param listening: Has the watchers.
+        :param watchers: The watchers to notify.
         :param session: The session.
         :param is_first: Whether it is the first session.
         :param on_gap: Called when changes may have been missed.
         """
-        self._listening = listening
+        self._watchers = watchers
         self._session = session
         self._is_first = is_first
         self._on_gap = on_gap
@@ -272,7 +272,7 @@ class ChangeListener:
         self._refused: dict[str, MCPConnectionError] = {}
         # Whether there was a stream, and which resources the last stream, or the last session, reported.
         self._is_opening = self._had_stream = False
-        self._reported_before = frozenset[str]() if is_first else listening.wanted().uris
+        self._reported_before = frozenset[str]() if is_first else watchers.wanted().uris
         # The tasks that end subscriptions to resources.
         self._unsubscribing: dict[str, asyncio.Task[None]] = {}
         # Why the server reports no more changes.
@@ -292,7 +292,7 @@ class ChangeListener:
 
         :returns: The lists and the URIs.
         """
-        wanted, capabilities = self._listening.wanted(), self._session.details.capabilities or {}
+        wanted, capabilities = self._watchers.wanted(), self._session.details.capabilities or {}
         lists: frozenset[ChangedList] = frozenset(
             kind for kind in wanted.lists if (capabilities.get(kind) or {}).get("listChanged")
         )
@@ -329,14 +329,14 @@ class ChangeListener:
         """
         if not self._is_first:
             # Watchers of resources are notified once the server knows their subscriptions again.
-            self._listening.announce(*WantedChanges(self._listening.wanted().lists).as_changes())
+            self._watchers.announce(*WantedChanges(self._watchers.wanted().lists).as_changes())
         try:
             async with asyncio.TaskGroup() as group:
                 await (self._listen(group) if self._session.client.listens else self._keep_subscribed(group))
         except Exception:
-            logger.exception("Listening to changes of {server} ended", server=self._listening.server)
+            logger.exception("Listening to changes of {server} ended", server=self._watchers.server)
         finally:
-            where = failed_to("subscribe_resource", self._listening.server)
+            where = failed_to("subscribe_resource", self._watchers.server)
             self._end_reason = self._end_reason or f"{where}: the session ended meanwhile"
             self._set_served(WantedChanges())
 
@@ -364,7 +364,7 @@ class ChangeListener:
                     return
                 failures = await self._wait_before_retry(error, failures)
             else:
-                self._listening.announce(ServerChange("resource", uri))
+                self._watchers.announce(ServerChange("resource", uri))
                 return
 
     async def _unsubscribe(self, uri: str) -> None:
@@ -394,7 +394,7 @@ class ChangeListener:
             if not stream.done():
                 stream.cancel()
                 continue
-            self._on_gap()  # from now on, nothing that was cached before may be used …
+            self._on_gap()  # results that were cached during the stream may be out of date
             if self._is_refused(wanted, stream.result()):
                 return
             failures = await self._wait_before_retry(
@@ -415,13 +415,13 @@ class ChangeListener:
 
     def _opened(self, wanted: WantedChanges, honored: WantedChanges) -> None:
         for uri in wanted.uris - honored.uris:
-            msg = f"{self._listening.server} does not report changes of resource '{uri}'"
+            msg = f"{self._watchers.server} does not report changes of resource '{uri}'"
             self._refused[uri] = MCPConnectionError(msg)
         self._set_served(honored)
         if self._had_stream:
-            self._on_gap()  # … nor anything that was cached while there was no stream
+            self._on_gap()  # results that were cached without a stream may be out of date
         # Changes may have been missed while there was no stream. New subscribers to a resource read it only now.
-        self._listening.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
+        self._watchers.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
         self._had_stream, self._reported_before = True, honored.uris
         self._is_opening = False
         self.wake_event.set()
@@ -429,7 +429,7 @@ class ChangeListener:
     def _is_refused(self, wanted: WantedChanges, failure: Exception | None) -> bool:
         if not isinstance(failure, MCPConnectionError) or failure.code is None:
             return False
-        server = self._listening.server
+        server = self._watchers.server
         if failure.code == _METHOD_NOT_FOUND:
             logger.info(
                 "{server} says that it reports changes, but does not: {error}", server=server, error=str(failure)
@@ -445,7 +445,7 @@ class ChangeListener:
         logger.log(
             stdlib_logging.INFO if not failures else stdlib_logging.DEBUG,
             "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",
-            server=self._listening.server,
+            server=self._watchers.server,
             reason="the server closed it" if failure is None else str(failure).rstrip("."),
             seconds=pause,
         )

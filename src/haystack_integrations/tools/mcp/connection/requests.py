@@ -89,7 +89,7 @@ class ToolListing:
     """
     A server's answer to a request for its tools.
 
-    :param number: When it was requested, as a number that orders the listings and changes of the process.
+    :param tick: When it was requested, by the logical clock that orders listings and changes (`next_tick`).
     :param tools: The tools.
     :param caller: The key of the identity that requested it; None for the server info's own.
     :param generation: The number of the session.
@@ -98,7 +98,7 @@ class ToolListing:
     :param instructions: The instructions that the server gave when the session was opened.
     """
 
-    number: int = 0
+    tick: int = 0
     tools: list[types.Tool] = field(default_factory=list)
     caller: Any = None
     generation: int = 0
@@ -217,13 +217,13 @@ class Recall:
     :param is_recorded: Whether there is a recorded value.
     :param result: The recorded value.
     :param record: Records a new value, which must be JSON.
-    :param give_back: Frees the place if there is no new value.
+    :param free_place: Frees the place if there is no new value.
     """
 
     is_recorded: bool
     result: Any
     record: Callable[[Any], None]
-    give_back: Callable[[], None]
+    free_place: Callable[[], None]
 
 
 class CallRecorder(ABC):

@@ -24,7 +24,7 @@ from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
+from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
     MAX_WAIT_OUTSIDE_CALLS,
@@ -182,7 +182,7 @@ class Watchdog:
             self._silent_since, self._paused_at = max(self._silent_since, self._life.heard_at), monotonic()
             limit = request.max_silence
             if limit is not None and self._paused_at - self._silent_since >= limit:
-                self._give_up(limit)  # it timed out at the same time; the next request must not pay for it
+                self._give_up(limit)  # the silence has reached its limit as well; the next request must not fail for it
 
     def stop(self) -> None:
         """
@@ -357,7 +357,7 @@ class Session:
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self.life.opening()
-            number, requested_at = next_moment(), monotonic()
+            tick, requested_at = next_tick(), monotonic()
             self._is_connecting = True
             try:
                 tools = await self.client.connect()
@@ -369,7 +369,7 @@ class Session:
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
-            self._note_listing(tools, number, requested_at)
+            self._note_listing(tools, tick, requested_at)
             self.life.opened()
             self.opened_at = monotonic()
             if not opened.done():
@@ -426,7 +426,8 @@ class Session:
             return await request
         except Exception as error:
             failure = error
-        raise self.client.redactor.error(failure)  # after the clause, so that the original is not its context
+        # Outside of the `except` clause, so that the original error is not its context.
+        raise self.client.redactor.error(failure)
 
     async def _close_client(self) -> None:
         try:
@@ -473,14 +474,14 @@ class Session:
 
         :returns: The tools; those from the opening if the client cannot ask again.
         """
-        number, requested_at = next_moment(), monotonic()
+        tick, requested_at = next_tick(), monotonic()
         tools = await self.read("list_tools", lambda client: client.list_tools())
-        return self.listing if tools is None else self._note_listing(tools, number, requested_at)
+        return self.listing if tools is None else self._note_listing(tools, tick, requested_at)
 
-    def _note_listing(self, tools: list[types.Tool], number: int, requested_at: float) -> ToolListing:
+    def _note_listing(self, tools: list[types.Tool], tick: int, requested_at: float) -> ToolListing:
         ttl = self.client.tools_ttl
         listing = ToolListing(
-            number,
+            tick,
             tools,
             caller=current_identity.get().key,
             generation=self.generation,
@@ -488,7 +489,7 @@ class Session:
             expires_at=None if ttl is None else monotonic() + ttl,
             instructions=self.details.instructions,
         )
-        if number > self.listing.number:  # a later request may have been answered earlier
+        if tick > self.listing.tick:  # a later request may have been answered earlier
             self.listing = listing
             self.task_only_tools = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
@@ -562,7 +563,8 @@ class Session:
                 pings.cancel()
             if self.life.state is SessionState.DRAINING and not self._watchdog.requests:
                 self.life.end()
-        raise self.client.redactor.error(failure)  # after the clause, so that the original is not its context
+        # Outside of the `except` clause, so that the original error is not its context.
+        raise self.client.redactor.error(failure)
 
     async def _ping(self, interval: float) -> None:
         # A ping belongs to no call, but needs the credentials of the session's user.
@@ -591,7 +593,7 @@ class Session:
             if tasks:
                 await asyncio.wait(tasks, timeout=_KILLED_TIMEOUT)
             raise
-        _kill(sessions)  # those whose closing took too long, and was given up
+        _kill(sessions)  # those whose closing was given up after its time limit
 
     @classmethod
     def of_running_loop(cls) -> list[Session]:

@@ -32,7 +32,7 @@ from haystack import logging
 from haystack_integrations.tools.mcp.concurrency import SharedTask
 from haystack_integrations.tools.mcp.connection.gate import Gate
 from haystack_integrations.tools.mcp.connection.limits import back_off, within
-from haystack_integrations.tools.mcp.connection.listening import Listening
+from haystack_integrations.tools.mcp.connection.listening import Watchers
 from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.connection.session import Session
@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPConnectionTimeoutError,
 )
-from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_moment
+from haystack_integrations.tools.mcp.protocol.changes import ServerChange, next_tick
 from haystack_integrations.tools.mcp.protocol.channel import (
     MAX_WAIT_OUTSIDE_CALLS,
     ServerThrottle,
@@ -104,7 +104,7 @@ class Supervisor:
         :param handlers: Answer the requests of the server.
         :param base: The supervisor of the server info's own sessions, if this one is for an identity. It counts the
             calls, failures and sessions of all identities.
-        :param serves: The key of the identity.
+        :param identity_key: The key of that identity.
         """
         self.server_info = server_info
         self.handlers: MCPHandlers = handlers
@@ -123,7 +123,7 @@ class Supervisor:
         # The running listings, by the number of the session and the key of the identity that asks.
         self._listings: dict[Any, SharedTask[ToolListing]] = {}
         # The watchers of changes; they are reported in the server info's own sessions only.
-        self.listening: Listening = Listening(self.description)
+        self.watchers: Watchers = Watchers(self.description)
         self._tools_changed_at = 0
         # The session whose opening began last.
         self._latest_session: Session | None = None
@@ -215,26 +215,26 @@ class Supervisor:
     def _server_changed(self, change: ServerChange) -> None:
         if change.kind == "tools":
             self._note_tools_changed()
-        self.base.listening.announce(change)
+        self.base.watchers.announce(change)
 
     def _changes_missed(self) -> None:
-        # Only for what the server reports at all: a proxy may end its stream every minute.
+        # Only if the server reports changes of its tools: a proxy may end the stream every minute.
         capabilities = None if self.session is None else self.session.details.capabilities
         if ((capabilities or {}).get("tools") or {}).get("listChanged"):
             self._note_tools_changed()
-        if self.listening.listener is not None:
-            self.listening.announce(*self.listening.listener.wanted().as_changes())
+        if self.watchers.listener is not None:
+            self.watchers.announce(*self.watchers.listener.wanted().as_changes())
 
     def _note_tools_changed(self) -> None:
         self._listings = {}  # later callers must not get the answer to an earlier request
-        self._tools_changed_at = next_moment()
+        self._tools_changed_at = next_tick()
 
     def has_unknown_changes(self) -> bool:
         """
         Return whether the server has reported that its tools changed since it listed them. Thread-safe.
         """
         session = self.session
-        return session is not None and session.listing.number < self._tools_changed_at
+        return session is not None and session.listing.tick < self._tools_changed_at
 
     def _bind_to_loop(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
@@ -329,7 +329,8 @@ class Supervisor:
     async def _open_once(self) -> Session:
         now = asyncio.get_running_loop().time
         started = now()
-        # If an earlier attempt failed, watchers have seen no list of the server, so this is not treated as the first.
+        # After a failed attempt, watchers do not know the server's lists yet, so they are notified as after a lost
+        # session.
         is_first = not self.generation and self._latest_session is None
         try:
             session = self._latest_session = self._new_session()
@@ -353,7 +354,7 @@ class Supervisor:
         self.base.sessions_opened += 1
         self.generation = session.generation
         if self.base is self:
-            listener = self.listening.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
+            listener = self.watchers.listen_in(session, is_first=is_first, on_gap=self._note_tools_changed)
             session.listener_task = asyncio.create_task(listener.run(), context=_context_without_user())
         return session
 
@@ -383,7 +384,7 @@ class Supervisor:
         """
         listing = (await self.ready_session(timeout)).listing
         is_kept = listing.expires_at is None or monotonic() < listing.expires_at
-        if is_kept and listing.caller == current_identity.get().key and listing.number > self._tools_changed_at:
+        if is_kept and listing.caller == current_identity.get().key and listing.tick > self._tools_changed_at:
             return listing
         return await self.list_tools(timeout)
 
@@ -414,9 +415,9 @@ class Supervisor:
             return await self._fresh_listing(session)
 
     async def _fresh_listing(self, session: Session) -> ToolListing:
-        requested = next_moment()
+        requested = next_tick()
         listing = await _result(self._shared_listing(session))
-        if listing.number < requested:  # it was requested before this call, and may be out of date
+        if listing.tick < requested:  # it was requested before this call, and may be out of date
             listing = await _result(self._shared_listing(session))
         return listing
 
@@ -439,7 +440,7 @@ class Supervisor:
         :raises TimeoutError: If it takes longer.
         """
         listing = session.listing
-        if again or listing.number < self._tools_changed_at:
+        if again or listing.tick < self._tools_changed_at:
             async with within(timeout, self.server_info):
                 return await self._fresh_listing(session)
         return listing
@@ -458,7 +459,7 @@ class Supervisor:
             raise MCPConnectionError(msg, self.server_info, operation)
 
         async def served(_: Session) -> None:
-            listener = self.listening.listener
+            listener = self.watchers.listener
             if listener is None or not listener.offers_resources:
                 msg = f"{failed_to(operation, self.description)}: the server does not offer it"
                 raise MCPConnectionError(msg, self.server_info, operation)

@@ -144,7 +144,7 @@ class ToolCall:
                 self._pending_task = request.continues[0]
         self._may_have_run = False
 
-    def failed_before(self, error: MCPConnectionError) -> MCPInvocationError:
+    def error_without_session(self, error: MCPConnectionError) -> MCPInvocationError:
         """
         Make the error of a call for which no session could be opened.
 
@@ -154,7 +154,7 @@ class ToolCall:
         return (
             self._unanswered_error(error)
             if self._pending_task is None
-            else _TaskRun(self, self._pending_task).lost(error)
+            else _TaskRun(self, self._pending_task).lost_error(error)
         )
 
     async def run(self, supervisor: Supervisor) -> types.CallToolResult:
@@ -300,7 +300,7 @@ class ToolCall:
                 if status.startswith("429") and not self._supervisor.throttle.seconds:
                     gate.failed(reason, entered_at)
             case MCPInvocationError():
-                # Without either, the error may be our own, for a call that could not be sent.
+                # Any other error may come from this package, for a call that could not be sent.
                 if error.code is not None or error.is_tool_error:
                     gate.answered()
 
@@ -374,10 +374,10 @@ class ToolCall:
             self.request.report(report)
 
     async def _deliver_reports(self, reports: HandlerReports, left: float | None) -> None:
-        # The result has arrived, and is not given up for a slow function.
+        # The result has arrived, and must not be lost because a function is slow.
         if not await reports.delivered(left):
             logger.warning(
-                "The function for progress in `handlers` has not ended within the time of a call of {server}, which "
+                "The function `progress` of MCPHandlers has not ended within the time of a call of {server}, which "
                 "goes on without it",
                 server=self._supervisor.description,
             )
@@ -421,14 +421,14 @@ class ToolCall:
         # An attempt's error covers that attempt only, and has the server's name of the tool. Both are corrected here.
         match error:
             case DeadlineError():
-                return self.request.error(MCPCallTimeoutError, self._timed_out())
+                return self.request.error(MCPCallTimeoutError, self._timeout_text())
             case MCPInvocationError(__cause__=RefusedError() as refusal) if self._may_have_run:
                 return self._unanswered_error(CallDidNotRunError(str(refusal)))
             case MCPInvocationError():
                 return self._with_display_name(error)
         return self._unanswered_error(error)
 
-    def _timed_out(self) -> str:
+    def _timeout_text(self) -> str:
         limits = self.request.limits
         parameter, seconds = limits.timeout_name, limits.invocation_timeout
         if limits.max_total_timeout is not None and self._time_used >= limits.max_total_timeout - _CLOCK_TOLERANCE:
@@ -545,14 +545,14 @@ class _TaskRun:
     async def _sleep(self, seconds: float) -> None:
         left = self._time_left()
         if left is not None and left <= 0:
-            raise self._timed_out()
+            raise self._timeout_error()
         # The server is asked once more at the end, because its poll interval may be longer than the time that is left.
         await self._supervisor.sleep(seconds if left is None else min(seconds, left))
         self._check_open()
 
     def _check_open(self) -> None:
         if self._supervisor.is_closed:  # for good: no other session will be opened
-            raise self.lost(MCPConnectionError("the connection was closed."))
+            raise self.lost_error(MCPConnectionError("the connection was closed."))
 
     async def _ask(self, operation: str, ask: Callable[[MCPClient], Awaitable[T]]) -> T:
         """
@@ -579,7 +579,7 @@ class _TaskRun:
                 return await attempt()
             except MCPConnectionError as error:
                 if error.code is not None:
-                    text = f"the server does not answer for its task any more: {error}"
+                    text = f"the server no longer answers requests about its task: {error}"
                     failure = self._error(MCPInvocationError, text)
                     failure.code, failure.data = error.code, error.data
                     raise failure from None
@@ -590,16 +590,16 @@ class _TaskRun:
                 away = self._now() - away_since
                 left = self._time_left()
                 if left is not None and left <= 0:
-                    raise self._timed_out() from None
+                    raise self._timeout_error() from None
                 throttled = self._supervisor.throttle.seconds
                 if throttled:  # the server is there, and has said when to ask again
                     away_since = None
                     await self._sleep(throttled)
                     continue
                 if isinstance(error, MCPAuthorizationError) or away > self._request.connection_timeout:
-                    raise self.lost(error) from None
+                    raise self.lost_error(error) from None
                 logger.info(
-                    "A task of a tool of {server} cannot be asked for ({reason}); trying again",
+                    "The state of a task of {server} cannot be read ({reason}); trying again",
                     server=self._supervisor.description,
                     reason=str(error),
                 )
@@ -666,7 +666,7 @@ class _TaskRun:
             # The task waits at the server until the call is continued with an answer.
             reason = with_full_stop(str(error))
         except ValidationError as error:
-            text = f"what its task wants to know is not what the protocol allows: {describe_error(error)}"
+            text = f"the questions of its task do not conform to the protocol: {describe_error(error)}"
             raise self._error(MCPInvocationError, with_full_stop(text)) from None
         return await self._leave_open(call, reason)
 
@@ -688,11 +688,11 @@ class _TaskRun:
         failure.data = error.get("data")
         return failure
 
-    def _timed_out(self) -> MCPInvocationError:
+    def _timeout_error(self) -> MCPInvocationError:
         text = f"its task has not ended within {self._task_timeout:g} seconds (`task_timeout`)."
-        return self.lost(TimeoutError(text), MCPCallTimeoutError)
+        return self.lost_error(TimeoutError(text), MCPCallTimeoutError)
 
-    def lost(
+    def lost_error(
         self, error: Exception, kind: type[MCPOutcomeUnknownError] = MCPOutcomeUnknownError
     ) -> MCPOutcomeUnknownError:
         """

@@ -236,7 +236,7 @@ def _with_definitions(schema: Schema, definitions: Schema) -> Schema:
     """
     used: Schema = {}
     waiting: list[Any] = [schema]
-    for node in waiting:  # the list grows
+    for node in waiting:  # the loop appends to this list
         if isinstance(node, dict):
             name = str(node.get("$ref")).removeprefix("#/$defs/")
             if name in definitions and name not in used:
@@ -263,7 +263,7 @@ class _Conversion:
 
     def result(self) -> Schema:
         result: Schema = self._schema(self._root, ())
-        for name, definition in self._waiting:  # the list grows
+        for name, definition in self._waiting:  # the loop appends to this list
             self._definitions[name] = self._schema(definition, ("$defs", name))
         if not _FOLDED.isdisjoint(result):
             folded = self._fold(result)
@@ -358,7 +358,7 @@ class _Conversion:
                 return found
         last = ref.rpartition("/")[2]
         waiting: list[Any] = [self._root]
-        for node in waiting:  # the list grows
+        for node in waiting:  # the loop appends to this list
             if isinstance(node, dict):
                 for key in _DEFINITIONS:
                     definitions = node.get(key)

@@ -18,7 +18,7 @@ from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable.run import DurableRun, OpenRun
 from haystack_integrations.tools.mcp.durable.store import PLACE, Entry, Place, Store
 from haystack_integrations.tools.mcp.errors import MCPRunChangedError, MCPRunError
-from haystack_integrations.tools.mcp.protocol.changes import next_moment
+from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from haystack_integrations.tools.mcp.redaction import redact_value
 
 RecordMode: TypeAlias = Literal["none", "once", "all"]
@@ -100,7 +100,7 @@ class _PlayedRun(OpenRun):
                 f"it has no tools of {server}; it has those of: {known}. `RunJournal.export` writes them with `tools`."
             )
             raise self._changed_error(msg)
-        return dataclasses.replace(found, number=next_moment())
+        return dataclasses.replace(found, tick=next_tick())
 
     def _check_before(self, place: Place, request: Any = None) -> None:
         self._free_place(place)

@@ -176,7 +176,7 @@ class RunJournal:
         try:
             new_value = make()
         except Exception:
-            recall.give_back()
+            recall.free_place()
             raise
         recall.record(new_value)
         return new_value

@@ -503,7 +503,8 @@ class OpenRun(CallRecorder):
         """
         Return whether the recorded outcome of a call is final.
         """
-        # A call that did not run is made now, unless a model has seen the failure, be it the one that asked or another.
+        # A call that did not run is made now, unless a model has already seen the failure: the one that asked for the
+        # call, or another.
         if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
             later = [each.place for each in self._entries.values() if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
@@ -744,7 +745,7 @@ def _differences_of_requests(recorded: dict[str, Any], current: dict[str, Any]) 
     differences = [f"the tool '{name}' is gone" for name in before if name not in now]
     differences += [f"the tool '{name}' is new" for name in now if name not in before]
     others = [name for name in now if before.get(name, now[name]) != now[name]]
-    differences += [f"the parameters of tool '{name}' are others" for name in others]
+    differences += [f"the parameters of tool '{name}' have changed" for name in others]
     old, new = recorded["messages"], current["messages"]
     if len(old) != len(new):
         differences.append(f"it has {len(new)} messages instead of {len(old)}")

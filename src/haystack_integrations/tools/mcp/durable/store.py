@@ -404,7 +404,7 @@ class Store:
             return json.loads(data if self._fernet is None else self._fernet.decrypt(bytes(data)))
         except (InvalidToken, ValueError):
             msg = (
-                "The journal has something that cannot be read: it is damaged, or `encryption_key` is not the one with "
+                "The journal cannot be read: it is damaged, or `encryption_key` is not the one with "
                 "which it was written. Nothing was run."
             )
             raise MCPRunError(msg) from None

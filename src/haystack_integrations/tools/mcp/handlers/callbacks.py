@@ -26,15 +26,15 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from haystack_integrations.tools.mcp.executor import Caller, caller_of_operation
-from haystack_integrations.tools.mcp.handlers.calling import InOrder, call
+from haystack_integrations.tools.mcp.handlers.calling import DeliveryQueue, call
 from haystack_integrations.tools.mcp.handlers.mcp_handlers import (
     AskUser,
     MCPHandlers,
     answer_later,
-    defaults,
+    default_values,
     fields_of,
     is_root,
-    missing,
+    missing_fields,
 )
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -50,7 +50,7 @@ LOGGER_NAME: Final = "haystack_integrations.tools.mcp.servers"
 # Keywords of a form's fields that are quick to check, whatever the server wrote. Matching a pattern may never end.
 _CHECKED_KEYWORDS = ("type", "enum", "const", "minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems")
 
-# Python has no counterparts of these levels; it has counterparts of the others.
+# The levels for which `logging` has another name.
 _LEVELS = {"notice": "INFO", "alert": "CRITICAL", "emergency": "CRITICAL"}
 
 # Longest log message, in characters.
@@ -88,8 +88,8 @@ class Callbacks:
         # Makes the context manager in which a handler answers the server.
         self.on_question: Callable[[], AbstractContextManager[None]] = nullcontext
         self._sampler = Sampler(handlers.sampling, server) if handlers.sampling is not None else None
-        self._log_queue = InOrder(partial(self._deliver, "logging"))
-        self._notification_queue = InOrder(partial(self._deliver, "messages"))
+        self._log_queue = DeliveryQueue(partial(self._deliver, "logging"))
+        self._notification_queue = DeliveryQueue(partial(self._deliver, "messages"))
         # The revision of the protocol; until it is known, the latest with a handshake.
         self.version: str = LATEST_HANDSHAKE_VERSION
         # How often the server wanted a field of MCPHandlers that is not set, by field.
@@ -109,12 +109,12 @@ class Callbacks:
         """
         return self._sampler is not None and self._sampler.takes_tools
 
-    def missing(self, method: str) -> types.ErrorData | None:
+    def missing_handler_error(self, method: str) -> types.ErrorData | None:
         """
-        Check whether the handler for a request is set; if it is not, count that and warn the first time.
+        Return the error for a request without a handler; count it, and warn the first time.
 
         :param method: The method of the server's request.
-        :returns: None if it is set, else the error for the server, with which the call fails in the newer revisions.
+        :returns: The error for the server, with which the call fails in newer revisions; None if there is a handler.
         """
         field = FIELDS[method]
         if getattr(self.handlers, field) is not None:
@@ -175,7 +175,7 @@ class Callbacks:
         """
         Return which handlers to configure, for the error of a call.
 
-        :param before: A copy of `wanted` from before the call.
+        :param before: A copy of `missing_counts` from before the call.
         :param code: The code of the protocol error, if it is one.
         :param data: The data of the protocol error.
         :returns: Sentences, or None if the error is not about handlers.
@@ -300,7 +300,7 @@ class Callbacks:
             with self._on_behalf_of_caller():
                 self._log_queue.put(params)
 
-    def note(self, message: types.Notification[Any, Any]) -> None:
+    def deliver_notification(self, message: types.Notification[Any, Any]) -> None:
         """
         Pass a notification of the server to the user's handler for all notifications.
 
@@ -328,9 +328,8 @@ async def _answer_while_awaited(requests: list[asyncio.Task[Any]], answer: Corou
     def ended(request: asyncio.Task[Any]) -> None:
         if request.cancelled() or request.exception() is not None:
             waiting_requests.discard(request)
-        if (
-            not waiting_requests and not answering.cancelling()
-        ):  # cancelling twice would interrupt the handler's cleanup
+        # Cancelling twice would interrupt the handler's cleanup.
+        if not waiting_requests and not answering.cancelling():
             answering.cancel()
 
     for request in requests:
@@ -376,7 +375,7 @@ def elicit_result(params: types.ElicitRequestParams, answer: Any) -> types.Elici
     elif answer is False:
         result = types.ElicitResult(action="decline")
     elif answer is True:
-        result = types.ElicitResult(action="accept", content=None if form is None else defaults(form))
+        result = types.ElicitResult(action="accept", content=None if form is None else default_values(form))
     elif isinstance(answer, dict) and form is not None:
         result = _accepted_form(answer)
     else:
@@ -409,7 +408,7 @@ def _check_form(schema: dict[str, Any], values: dict[str, Any]) -> None:
     errors = Draft202012Validator(checked).iter_errors(values)
     # The messages of the errors quote the values, so only the fields are named.
     wrong = sorted({str(error.path[0]) for error in errors if error.path})
-    wrong += [f"{name} is required" for name in missing(schema, values)]
+    wrong += [f"{name} is required" for name in missing_fields(schema, values)]
     if wrong:
         msg = f"what it filled in does not fit the form: {', '.join(wrong)}"
         raise ValueError(msg)

@@ -83,7 +83,7 @@ def is_asynchronous(function: object) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
 
-class InOrder:
+class DeliveryQueue:
     """
     Delivers items one at a time, without blocking the code that puts them.
     """
@@ -94,7 +94,7 @@ class InOrder:
         context: contextvars.Context | None = None,
     ) -> None:
         """
-        Initialize the InOrder.
+        Initialize the DeliveryQueue.
 
         :param deliver: Takes one item; it must not raise.
         :param context: The context in which `deliver` runs, and whose caller all items belong to. By default an empty
@@ -224,7 +224,7 @@ class HandlerReports(_Reports):
         :param callback: The function.
         """
         super().__init__(callback)
-        in_order = InOrder(self._deliver, context=contextvars.copy_context())
+        in_order = DeliveryQueue(self._deliver, context=contextvars.copy_context())
         self.add: Callable[[MCPProgress], None] = in_order.put
         self.delivered: Callable[[float | None], Awaitable[bool]] = in_order.delivered
 
@@ -245,7 +245,7 @@ class LoopReports(_Reports):
         """
         super().__init__(callback)
         self._loop = asyncio.get_running_loop()
-        self._in_order = InOrder(self._deliver, context=contextvars.copy_context())
+        self._in_order = DeliveryQueue(self._deliver, context=contextvars.copy_context())
 
     def add(self, report: MCPProgress) -> None:
         """

@@ -47,8 +47,8 @@ def accept_defaults(params: Any) -> dict[str, Any] | bool:
     """
     if params.mode != "form":
         return False
-    values = defaults(params.requested_schema)
-    return values if not missing(params.requested_schema, values) else False
+    values = default_values(params.requested_schema)
+    return values if not missing_fields(params.requested_schema, values) else False
 
 
 @stored_in("haystack_integrations.tools.mcp.handlers")
@@ -127,14 +127,14 @@ class AskUser:
         if not is_form:
             return True
         values = changed if decision.action == "modify" else shown
-        known = defaults(params.requested_schema)
+        known = default_values(params.requested_schema)
         # Drop fields that were left empty, unless empty is their default.
         filled = {
             name: value
             for name, value in values.items()
             if value is not None and (value != "" or known.get(name) == "")
         }
-        return filled if not missing(params.requested_schema, filled) else False
+        return filled if not missing_fields(params.requested_schema, filled) else False
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -167,7 +167,7 @@ def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
     return properties if isinstance(properties, dict) else {}
 
 
-def defaults(schema: dict[str, Any]) -> dict[str, Any]:
+def default_values(schema: dict[str, Any]) -> dict[str, Any]:
     """
     Collect the defaults of a form.
 
@@ -181,7 +181,7 @@ def defaults(schema: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def missing(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
+def missing_fields(schema: dict[str, Any], values: dict[str, Any]) -> list[str]:
     """
     Return the required fields without a value.
 
@@ -237,7 +237,7 @@ def _meanings(schema: dict[str, Any]) -> list[str]:
 
 def _form_values(schema: dict[str, Any]) -> dict[str, Any]:
     # Haystack's UIs take the user's input literally if the default is a string, and parse it as JSON otherwise.
-    known = defaults(schema)
+    known = default_values(schema)
     return {
         name: known.get(name, "" if isinstance(field, dict) and field.get("type") == "string" else None)
         for name, field in fields_of(schema).items()

@@ -29,16 +29,16 @@ _FLAGS: Final[dict[ChangedList, str]] = {
     "resources": "resourcesListChanged",
 }
 
-_moments = itertools.count(1)
+_ticks = itertools.count(1)
 
 
-def next_moment() -> int:
+def next_tick() -> int:
     """
-    Return a number that orders listings and changes.
+    Advance the logical clock that orders listings and changes.
 
-    :returns: A number greater than all earlier ones in this process.
+    :returns: The time by this clock, greater than all earlier ones in this process.
     """
-    return next(_moments)
+    return next(_ticks)
 
 
 @dataclass(frozen=True, slots=True)

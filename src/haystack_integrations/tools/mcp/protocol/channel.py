@@ -196,7 +196,7 @@ class SessionState(Enum):
 
 
 # A client may call tools while its session is being opened.
-TAKES_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
+STATES_TAKING_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
 
 
 class SessionLife:
@@ -255,7 +255,7 @@ class SessionLife:
         """
         Whether the session takes calls.
         """
-        return self.state in TAKES_CALLS
+        return self.state in STATES_TAKING_CALLS
 
     @property
     def loss(self) -> str | None:
@@ -306,7 +306,8 @@ class SessionLife:
             self._on_lost(self.loss)
 
 
-# How long a request other than a tool call waits while the server is too busy, in seconds. It has its own timeouts.
+# How long a request other than a tool call may wait for a server that is too busy, in seconds. Such requests have
+# timeouts of their own.
 MAX_WAIT_OUTSIDE_CALLS = 30.0
 
 
@@ -453,7 +454,7 @@ class Channel:
         self.transport = transport
         transport.channel = self
         self._life = life
-        # Notes that the server sent something, be it only a comment that keeps a stream alive.
+        # Notes that the server sent something, even if it is only a comment that keeps a stream alive.
         self.heard: Callable[[], None] = life.heard
         self._make_answer = answer
         self._notify_client = notified
@@ -704,7 +705,7 @@ class Channel:
             await self.transport.close()
 
 
-# Reading messages. One with a broken character, or of an odd shape, is repaired if nothing else is lost by that. An
+# Reading messages. A message with a broken character or an odd shape is repaired if that loses nothing else. An
 # unreadable answer fails its request at once, instead of leaving it to its timeout.
 
 # How many bytes of an unreadable answer are searched for the id of its request.

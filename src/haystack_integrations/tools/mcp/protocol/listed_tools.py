@@ -28,7 +28,7 @@ from jsonschema.validators import extend, validator_for
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.concurrency import imported, start_in_thread
+from haystack_integrations.tools.mcp.concurrency import import_in_thread, start_in_thread
 from haystack_integrations.tools.mcp.convert.odd_messages import LIST_METHOD, repair_result
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, has_key, shortened
 
@@ -57,21 +57,21 @@ _deadline: Final[ContextVar[float]] = ContextVar("deadline", default=inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Validation:
     """
     The outcome of a validation; the result is valid if no field is set.
 
     :param violation: Where the result violates the schema. It quotes no value.
-    :param cut_off: Whether the validation ran out of time.
+    :param timed_out: Whether the validation ran out of time.
     :param unusable: Why no result can be validated against the schema.
     """
 
     violation: str | None = None
-    cut_off: bool = False
+    timed_out: bool = False
     unusable: str | None = None
 
 
-class _CutOffError(Exception):
+class _TimeUpError(Exception):
     """Raised when the time is up."""
 
 
@@ -89,7 +89,7 @@ class OutputSchema:
         self._schema = schema
         self._validator: Any = None
 
-    def validate(self, value: Any, seconds: float) -> Verdict:
+    def validate(self, value: Any, seconds: float) -> Validation:
         """
         Validate a result. Thread-safe.
 
@@ -104,19 +104,19 @@ class OutputSchema:
                 # The registry is empty, so references out of the schema are never fetched.
                 error = next(draft(draft.META_SCHEMA, registry=Registry()).iter_errors(self._schema), None)
                 if error is not None:
-                    return Verdict(unusable=f"the schema is invalid ({_describe(error)})")
+                    return Validation(unusable=f"the schema is invalid ({_describe(error)})")
                 self._validator = draft(self._schema, registry=Registry())
             error = next(self._validator.iter_errors(value), None)
-        except _CutOffError:
-            return Verdict(cut_off=True)
+        except _TimeUpError:
+            return Validation(timed_out=True)
         except BaseException as failure:  # jsonschema finds some mistakes in a schema only when it reaches them
             # It keeps schemas in a map in Rust, which turns a RecursionError into a PanicException.
             if not isinstance(failure, Exception) and type(failure).__name__ != "PanicException":
                 raise
-            return Verdict(unusable=f"the schema cannot be used ({type(failure).__name__})")
+            return Validation(unusable=f"the schema cannot be used ({type(failure).__name__})")
         if error is None:
-            return Verdict()
-        return Verdict(
+            return Validation()
+        return Validation(
             violation="the server's structured content does not conform to the tool's output schema "
             f"({_describe(error)})"
         )
@@ -143,13 +143,13 @@ def _bounded(draft: Any) -> Any:
 def _evolve(validator: Any, *, schema: Any, _resolver: Any = None) -> Any:
     # The original follows `$schema`, by which a subschema could choose one of jsonschema's classes without a deadline.
     if perf_counter() > _deadline.get():
-        raise _CutOffError
+        raise _TimeUpError
     return type(validator)(schema, registry=validator._registry, _resolver=_resolver or validator._resolver)
 
 
 def _is_valid(validator: Any, value: Any) -> bool:
     if perf_counter() > _deadline.get():
-        raise _CutOffError
+        raise _TimeUpError
     return next(validator.iter_errors(value), None) is None
 
 
@@ -194,7 +194,7 @@ class ListedTools:
         left_out = dict(read.left_out)
         if version in MODERN_PROTOCOL_VERSIONS:
             if mentioning := [tool for tool in listed if has_key(tool.get("inputSchema"), HEADER_KEY)]:
-                await imported(_INBOUND)  # the SDK takes half a second, and few tools need it
+                await import_in_thread(_INBOUND)  # the SDK takes half a second, and few tools need it
             for tool in listed:
                 self._headers.pop(tool["name"], None)
             left_out |= {tool["name"]: why for tool in mentioning if (why := self._note_headers(tool)) is not None}
@@ -267,8 +267,8 @@ class ListedTools:
         if value is None and "structured_content" not in result.model_fields_set:
             msg = f"Tool {tool_name} has an output schema but did not return structured content{_HAS_RUN}"
             raise InvalidResultError(msg)
-        verdict = schema.validate(value, _SECONDS_IN_LOOP)
-        if verdict.cut_off:
+        validation = schema.validate(value, _SECONDS_IN_LOOP)
+        if validation.timed_out:
             async with self._one_in_thread:
                 if self.schemas.get(tool_name) is not schema:
                     return  # given up meanwhile
@@ -277,11 +277,11 @@ class ListedTools:
                 except RuntimeError:  # there are too many threads; the tool has run, so its result passes
                     return
                 # If the caller gives up, the thread goes on and ends by itself.
-                verdict = await asyncio.shield(running)
-        if verdict.violation is not None:
-            raise InvalidResultError(verdict.violation + _HAS_RUN)
-        takes_long = f"that takes longer than {_SECONDS_IN_THREAD:g} s" if verdict.cut_off else None
-        if (reason := takes_long or verdict.unusable) is not None:
+                validation = await asyncio.shield(running)
+        if validation.violation is not None:
+            raise InvalidResultError(validation.violation + _HAS_RUN)
+        takes_long = f"that takes longer than {_SECONDS_IN_THREAD:g} s" if validation.timed_out else None
+        if (reason := takes_long or validation.unusable) is not None:
             self._give_up(tool_name, schema, reason)
 
     def _give_up(self, tool_name: str, schema: OutputSchema, reason: str) -> None:

@@ -708,7 +708,8 @@ class MCPClient(ABC):
 
         async def read() -> TaskState:
             result = await self._request("tasks/get", {"taskId": task_id})
-            return self._validated("tasks/get", TaskState, {**result, "resultType": "complete"})  # some say "task"
+            # Some servers send "task".
+            return self._validated("tasks/get", TaskState, {**result, "resultType": "complete"})
 
         return await self._read("tasks/get", read)
 
@@ -779,7 +780,7 @@ class MCPClient(ABC):
         async def send(params: dict[str, Any]) -> dict[str, Any]:
             page = await self._request("skills/list", params, meta=meta)
             if not isinstance(page.get("skills"), list) or not isinstance(page.get("nextCursor"), str | None):
-                self._fail("list_skills", "its answer is not as the extension wants it")
+                self._fail("list_skills", "its answer does not conform to the extension")
             return page
 
         async def read() -> list[MCPSkill]:
@@ -824,7 +825,7 @@ class MCPClient(ABC):
             except ValueError as error:
                 self._fail("get_skill", str(error))
             if skill.uri != uri:
-                self._fail("get_skill", "it is another one")
+                self._fail("get_skill", "the server returned another skill")
             return skill
 
         return await self._read("get_skill", read)

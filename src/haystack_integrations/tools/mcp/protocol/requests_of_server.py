@@ -108,8 +108,8 @@ class ServerRequests(Callbacks):
                 each.cancel()
 
     def _check_handler(self, method: str) -> None:
-        if (missing := self.missing(method)) is not None:
-            raise ProtocolError(missing.code, missing.message, missing.data)
+        if (error := self.missing_handler_error(method)) is not None:
+            raise ProtocolError(error.code, error.message, error.data)
 
     async def _answer(self, request: types.InputRequest) -> dict[str, Any]:
         self._check_handler(request.method)
@@ -152,7 +152,7 @@ class ServerRequests(Callbacks):
         if isinstance(message, types.LoggingMessageNotification):
             self.log(message.params)
         if handlers.messages is not None:
-            self.note(message)
+            self.deliver_notification(message)
 
 
 def read_requests(requests: Any) -> dict[str, types.InputRequest]:
@@ -260,7 +260,7 @@ class Continuation:
         try:
             self._requests = read_requests(call.requests) if call.requests else {}
         except ValidationError:
-            msg = "`call` cannot be continued: its `requests` are not what a server sends. Pass what was stored."
+            msg = "`call` cannot be continued: its `requests` are invalid. Pass what was stored."
             raise ValueError(msg) from None
         keys = [question.key for question in call.questions]
         unknown = [key for key in self._answers if key not in keys]

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.protocol.changes import shortest_ttl
 from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
-    TAKES_CALLS,
+    STATES_TAKING_CALLS,
     Channel,
     Exchange,
     OnProgress,
@@ -240,7 +240,7 @@ class WireClient(MCPClient):
         if level is not None:
             try:
                 await self._request("logging/setLevel", {"level": level})
-            except RequestError as error:  # if more than that is wrong, the listing shows it
+            except RequestError as error:  # if anything else is wrong, the listing fails
                 kind = type(error).__name__
                 logger.debug("{server} did not take the level of its logs: {kind}", server=self._describe(), kind=kind)
 
@@ -362,7 +362,7 @@ class WireClient(MCPClient):
                 break
             except ProtocolError as error:
                 # Sent once more if the tool did not run for a reason that can be removed.
-                if method != CALL_METHOD or was_sent_again or not await self._cause_is_removed(error):
+                if method != CALL_METHOD or was_sent_again or not await self._remove_cause(error):
                     raise
                 was_sent_again = True
         if result.get("resultType", "") is None:
@@ -389,7 +389,7 @@ class WireClient(MCPClient):
             )
         return repaired.result
 
-    async def _cause_is_removed(self, error: ProtocolError) -> bool:
+    async def _remove_cause(self, error: ProtocolError) -> bool:
         if error.code == types.HEADER_MISMATCH and self._is_modern:
             await self._list_all()  # the schema is missing or stale
             return True
@@ -446,7 +446,7 @@ class WireClient(MCPClient):
             is_interrupted = error.status is None or not self.life.is_open
             is_answered = False
         else:
-            text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # its text may quote it
+            text = self._describe_answer(error) or "a parameter cannot be sent as JSON"  # the error may quote it
             # Reads are repeated in a new session.
             is_interrupted = isinstance(error, ProtocolError) and self.life.state is SessionState.DRAINING
         if is_interrupted:
@@ -489,7 +489,7 @@ class WireClient(MCPClient):
 
         :raises CallLeftOpenError: If the server has questions for the user first, or runs the call as a task.
         """
-        if self._channel is None or self.life.state not in TAKES_CALLS:
+        if self._channel is None or self.life.state not in STATES_TAKING_CALLS:
             if self._channel is None and self.life.state in (SessionState.NEW, SessionState.OPENING):
                 raise not_connected()
             # A call that is not written to a dead server's pipe certainly did not run.

@@ -398,7 +398,7 @@ class MCPAliasToolset(Compound, LiveToolset):
 
     def _check_allowed(self) -> None:
         if any(member._unreachable_error is not None for member in self._members.values()):
-            return  # the missing tools may be those of the missing server
+            return  # the missing tools may belong to a server that cannot be reached
         known = {name: _names_of(member) for name, member in self._members.items()}
         missing = [
             name

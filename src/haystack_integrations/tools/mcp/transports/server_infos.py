@@ -29,7 +29,12 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     deserialize_object,
     serialize_object,
 )
-from haystack_integrations.tools.mcp.import_paths import import_path_of, is_import_path, leads_to_a_module, provide
+from haystack_integrations.tools.mcp.import_paths import (
+    call_provider,
+    import_path_of,
+    is_import_path,
+    leads_to_a_module,
+)
 from haystack_integrations.tools.mcp.parameters import CHECKED, Seconds, explains_options, is_url
 from haystack_integrations.tools.mcp.protocol.server_info import (
     DEFAULT_MAX_MESSAGE_SIZE,
@@ -46,7 +51,7 @@ from haystack_integrations.tools.mcp.request_context import (
     MCPRequestContext,
     bearer,
     current_user,
-    fault_of_headers,
+    problem_with_headers,
 )
 from haystack_integrations.tools.mcp.secret_template import secret_text, shown, value_of
 from haystack_integrations.tools.mcp.transports.allow_lists import inherited_environment
@@ -469,14 +474,14 @@ class HttpServerInfo(BuiltInServerInfo):
                 logger.warning("The environment variable {variable} is empty, so no token is sent", variable=variables)
             if token:
                 headers["Authorization"] = bearer(str(token))
-        if fault := fault_of_headers(headers):
+        if fault := problem_with_headers(headers):
             raise ValueError(fault)
         return headers
 
     async def _provided_headers(self, context: MCPRequestContext) -> dict[str, str]:
         headers: dict[str, str] = {}
         if self.headers_provider is not None:
-            provided = await provide(self.headers_provider, context)
+            provided = await call_provider(self.headers_provider, context)
             if not isinstance(provided, Mapping) or not all(
                 isinstance(text, str) for pair in provided.items() for text in pair
             ):
@@ -484,7 +489,7 @@ class HttpServerInfo(BuiltInServerInfo):
                 raise IdentityRefusedError(msg)
             headers.update(provided)
         if self.token_provider is not None and not _has_authorization(headers):
-            token = await provide(self.token_provider, context)
+            token = await call_provider(self.token_provider, context)
             if not isinstance(token, str) or not token:
                 kind = "an empty string" if token == "" else type(token).__name__
                 msg = f"`token_provider` must return a string that is not empty, it returned {kind}"
