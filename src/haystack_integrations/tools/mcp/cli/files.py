@@ -265,7 +265,7 @@ def _without_plain_secrets(
     """
     Replace values with secrets in plain text by environment variables, which are returned by their places.
 
-    `taken` has the variables of all servers so far, so that none is used for two values.
+    `used` has the variables of all servers so far, so that none is used for two values.
     """
     changes: dict[str, Any] = {}
     variables: dict[str, str] = {}
