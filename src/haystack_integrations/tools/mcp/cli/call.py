@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.cli.output import (
     save_bytes,
     visible,
 )
-from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, connected, named, server_of
+from haystack_integrations.tools.mcp.cli.targets import ServerOptions, Target, item_named, open_session, server_of
 from haystack_integrations.tools.mcp.convert.arguments import (
     dereferenced,
     describe_violation,
@@ -114,8 +114,8 @@ def call(
             bar.update(task, completed=progress.progress, total=progress.total, description=text)
 
     handlers = MCPHandlers(elicitation=lambda request: ask_in_terminal(request, output, bar), progress=report)
-    with connected(server_of(target, options), options, handlers) as session:
-        schema = named("tool", tool, session.tools).input_schema
+    with open_session(server_of(target, options), options, handlers) as session:
+        schema = item_named("tool", tool, session.tools).input_schema
         given = typed_arguments(arguments, input, schema)
         check_arguments(given, schema, f"The tool '{tool}' cannot be called with these arguments")
         given, unknown = sent_arguments(given, schema)
@@ -211,7 +211,7 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         while True:
             text = output.ask(question)
             texts = [part.strip() for part in text.split(",")] if is_list else [text]
-            value = typed(name, texts, schema) if text else default
+            value = typed_value(name, texts, schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
                 break
@@ -240,7 +240,7 @@ def read(
     if not uri:
         msg = "The URI is empty. 'mcp-haystack list TARGET --resources' lists the URIs of the server"
         raise CommandError(msg)
-    with connected(server_of(target, options), options) as session:
+    with open_session(server_of(target, options), options) as session:
         result = session.connection.read_resource(uri)
     parts: list[Any] = result.contents
     texts = [getattr(part, "text", None) for part in parts]
@@ -278,9 +278,9 @@ def prompt(
     """
     output = options.output
     given = text_arguments(arguments)
-    with connected(server_of(target, options), options) as session:
+    with open_session(server_of(target, options), options) as session:
         # Checked here, because servers of the SDK answer a wrong name or argument with "Internal server error".
-        known = named("prompt", name, session.connection.list_prompts()).arguments or []
+        known = item_named("prompt", name, session.connection.list_prompts()).arguments or []
         schema = {
             "properties": {each.name: {"type": "string"} for each in known},
             "required": [each.name for each in known if each.required],
@@ -318,7 +318,7 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
             values[name] = _json(text, f"The argument '{name}'")
         else:
             texts.setdefault(name, []).append(text)
-    return {**arguments, **values, **{name: typed(name, each, schema) for name, each in texts.items()}}
+    return {**arguments, **values, **{name: typed_value(name, each, schema) for name, each in texts.items()}}
 
 
 def text_arguments(words: Iterable[str]) -> dict[str, str]:
@@ -375,7 +375,7 @@ def _arguments_from_json(text: str) -> dict[str, Any]:
     return arguments
 
 
-def typed(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
+def typed_value(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """
     Return the value of an argument with the type that the schema asks for.
 

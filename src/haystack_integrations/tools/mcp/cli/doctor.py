@@ -35,8 +35,8 @@ from haystack_integrations.tools.mcp.cli.targets import (
     ServerOptions,
     Session,
     TargetText,
-    connected,
     for_each,
+    open_session,
     servers_of,
 )
 from haystack_integrations.tools.mcp.convert.server_texts import invisible_characters
@@ -167,7 +167,7 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
             if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
                 text = "Everything goes unencrypted over http://, with tokens and results"
                 yield Finding(WARNING, text, "Use https:// if the server has it")
-        with connected(server, options) as session:
+        with open_session(server, options) as session:
             yield from _session(session)
             if server.toolset is not None:
                 yield from _choice(server.toolset, [tool.name for tool in session.tools])

@@ -34,8 +34,8 @@ from haystack_integrations.tools.mcp.cli.targets import (
     ServerOptions,
     Target,
     TargetText,
-    connected,
     for_each,
+    open_session,
     server_of,
     servers_of,
 )
@@ -77,11 +77,11 @@ def list_tools(
     servers = [server for server in servers_of(target, options) if not server.is_disabled]
     is_one = target is not None and len(servers) <= 1
     if target is not None and not servers:
-        servers = [server_of(target, options)]  # it is disabled, which `connected` reports
+        servers = [server_of(target, options)]  # it is disabled, which `open_session` reports
 
     def offer(server: Server) -> dict[str, Any] | Exception:
         try:
-            with connected(server, options) as session:
+            with open_session(server, options) as session:
                 found: dict[str, Any] = {"tools": session.tools}
                 if resources:
                     found["resources"] = session.connection.list_resources()
@@ -159,7 +159,7 @@ def inspect(
     """
     output = options.output
     server = server_of(target, options)
-    with connected(server, options) as (connection, tools, _):
+    with open_session(server, options) as (connection, tools, _):
         if snapshot is not None:
             MCPToolSnapshot.capture(connection).save(snapshot)
             output.note(f"Saved {snapshot}")

@@ -288,7 +288,7 @@ def _resolve_target(target: str, options: ServerOptions) -> list[Server]:
     if in_file is not None:
         file, name = in_file
         if file.suffix in CONFIG_SUFFIXES:
-            return [named("server", name, servers_in(file), str(file))]
+            return [item_named("server", name, servers_in(file), str(file))]
         return [Server(target, InProcessServerInfo(object_in_file(file, name)))]
     path = Path(target)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
@@ -321,7 +321,7 @@ def _words_of(command: str) -> list[str]:
 def _server_by_name(name: str, options: ServerOptions) -> Server:
     file = options.config or next((file for file in config_files() if name in names_in(file)), None)
     if file is not None:
-        return named("server", name, servers_in(file), str(file))
+        return item_named("server", name, servers_in(file), str(file))
     if name in LAUNCHERS:
         msg = f"'{name}' alone does not start a server. Put the whole command in quotes, with its arguments."
         raise CommandError(msg)
@@ -429,7 +429,7 @@ class Session(NamedTuple):
 
 
 @contextmanager
-def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | None = None) -> Iterator[Session]:
+def open_session(server: Server, options: ServerOptions, handlers: MCPHandlers | None = None) -> Iterator[Session]:
     """
     Connect to a server for the duration of a block.
 
@@ -460,7 +460,7 @@ def connected(server: Server, options: ServerOptions, handlers: MCPHandlers | No
         connection.close()
 
 
-def named(kind: str, name: str, items: Iterable[Named], owner: str = "The server") -> Named:
+def item_named(kind: str, name: str, items: Iterable[Named], owner: str = "The server") -> Named:
     """
     Return the item of a name.
 
