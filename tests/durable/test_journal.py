@@ -312,8 +312,8 @@ def test_a_late_result_of_a_deleted_run_is_not_stored_in_a_new_run_with_its_numb
             other = call_recorder.get()
             of_bob, _ = other.begin("balance", {}, may_repeat=lambda: False)
             with pytest.raises(MCPRunError, match="another process"):
-                late.note(of_ann, "done", "of ann")
-            other.note(of_bob, "done", "of bob")
+                late.record_state(of_ann, "done", "of ann")
+            other.record_state(of_bob, "done", "of bob")
     assert (of_ann.number, [each.result for each in journal.calls("bob")]) == (of_bob.number, ["of bob"])
 
 
@@ -724,7 +724,7 @@ async def test_a_streaming_callback_gets_the_recorded_text(journal):
 async def test_a_recorded_generator_is_warmed_up_and_closed_like_the_one_that_it_wraps(journal, has_async):
     did: list[str] = []
 
-    async def note(name: str) -> None:
+    async def record_state(name: str) -> None:
         did.append(name)
 
     wrapped = ScriptedChatGenerator([])
@@ -732,7 +732,7 @@ async def test_a_recorded_generator_is_warmed_up_and_closed_like_the_one_that_it
     for name in ("warm_up", "close"):
         setattr(wrapped, name, partial(did.append, name))
         if has_async:
-            setattr(wrapped, f"{name}_async", partial(note, f"{name}_async"))
+            setattr(wrapped, f"{name}_async", partial(record_state, f"{name}_async"))
     generator.warm_up()
     generator.close()
     await generator.warm_up_async()

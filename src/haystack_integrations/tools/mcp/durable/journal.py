@@ -520,9 +520,9 @@ class _JournaledTool(Tool):
             with in_scope(_scope_of_call(entry)):
                 result = super().invoke(**kwargs)
         except ToolInvocationError as error:
-            opened.note(entry, "failed", failure("", str(error)))
+            opened.record_state(entry, "failed", failure("", str(error)))
             raise
-        opened.note(entry, "done", _to_record(result))
+        opened.record_state(entry, "done", _to_record(result))
         return result
 
     async def invoke_async(self, **kwargs: Any) -> Any:
@@ -538,9 +538,9 @@ class _JournaledTool(Tool):
             with in_scope(_scope_of_call(entry)):
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
-            await asyncio.to_thread(opened.note, entry, "failed", failure("", str(error)))
+            await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
             raise
-        await asyncio.to_thread(opened.note, entry, "done", _to_record(result))
+        await asyncio.to_thread(opened.record_state, entry, "done", _to_record(result))
         return result
 
     def _identifying_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:

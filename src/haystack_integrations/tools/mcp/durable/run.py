@@ -421,7 +421,7 @@ class OpenRun(CallRecorder):
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
         # The arguments are left out: they may contain secrets, and the call has them when it is continued.
-        self.note(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
+        self.record_state(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
 
     def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
         """
@@ -450,12 +450,12 @@ class OpenRun(CallRecorder):
                 )
                 message = f"{about} {redactor.text(str(error))}"
                 raise MCPCallInDoubtError(message, name, entry.number) from error
-        self.note(entry, "failed", _stored_error(error, redactor, name))
+        self.record_state(entry, "failed", _stored_error(error, redactor, name))
         raise error
 
     def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
         stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        self.note(entry, "done", Redactor(call.secrets).redact_declared(stored))
+        self.record_state(entry, "done", Redactor(call.secrets).redact_declared(stored))
         return result
 
     # Calls of any tools
@@ -496,7 +496,7 @@ class OpenRun(CallRecorder):
         if decision == "error":
             raise MCPCallInDoubtError(_in_doubt_message(self.name, entry), tool_name, entry.number)
         outcome = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
-        self.note(entry, "failed", outcome)
+        self.record_state(entry, "failed", outcome)
         return dataclasses.replace(entry, state="failed", result=outcome), False
 
     def _is_final(self, entry: Entry) -> bool:
@@ -542,7 +542,7 @@ class OpenRun(CallRecorder):
             raise MCPRunError(msg)
         return decision
 
-    def note(self, entry: Entry, state: str, result: Any) -> None:
+    def record_state(self, entry: Entry, state: str, result: Any) -> None:
         """
         Record the outcome of a call.
 
