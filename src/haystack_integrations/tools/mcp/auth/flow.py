@@ -347,7 +347,7 @@ class Flow(ABC):
             # Each request gets a new assertion, because servers accept one only once.
             has_key = self.config.private_key is not None
             signed = _client_assertion(self.config, self.audience()) if has_key else None
-            assertion = signed or await self.provided("assertion_provider")
+            assertion = signed or await self.assertion_from("assertion_provider")
             form = {**form, "client_assertion_type": _CLIENT_ASSERTION_TYPE, "client_assertion": assertion}
         elif self.client is not None:
             form, headers = self._with_client_authentication(self.client, form)
@@ -385,7 +385,7 @@ class Flow(ABC):
             raise MCPAuthorizationError(msg)
         return self.found.server.issuer
 
-    async def provided(self, parameter: str) -> str:
+    async def assertion_from(self, parameter: str) -> str:
         """
         Get an assertion from a function of the user, or from a Secret.
 
@@ -508,7 +508,7 @@ class JwtBearer(Flow):
         :param scope: The scopes to ask for.
         :returns: The assertion.
         """
-        return await self.provided("assertion_provider")
+        return await self.assertion_from("assertion_provider")
 
 
 class IdJag(JwtBearer):
@@ -539,7 +539,7 @@ class IdJag(JwtBearer):
         form = {
             "grant_type": _TOKEN_EXCHANGE,
             "requested_token_type": _ID_JAG,
-            "subject_token": await self.provided("id_token"),
+            "subject_token": await self.assertion_from("id_token"),
             "subject_token_type": _ID_TOKEN,
             "audience": self.audience(),
             "resource": self.resource(),

@@ -322,7 +322,7 @@ def _content_parts(blocks: Iterable[Any]) -> list[ContentPart]:
     return [_media_part(block) or TextContent(_block_text(block)) for block in blocks]
 
 
-def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileContent | None:
+def _media_part(block: Any, *, in_user_message: bool = False) -> ImageContent | FileContent | None:
     match block:
         case {"type": "image" | "audio" as kind, "data": str(data)}:
             fields, filename = block, None
@@ -344,7 +344,7 @@ def _media_part(block: Any, *, is_users: bool = False) -> ImageContent | FileCon
             # The guess may be PDF, which Haystack accepts as an image type.
             if image.mime_type and image.mime_type.startswith("image/"):
                 return image
-    if TOOL_MESSAGES_TAKE_FILES or is_users:  # Haystack 2 accepts files in user messages only
+    if TOOL_MESSAGES_TAKE_FILES or in_user_message:  # Haystack 2 accepts files in user messages only
         with suppress(ValueError):
             file = FileContent(base64_data=data, mime_type=mime_type, filename=filename)
             return file if file.mime_type else None
@@ -566,4 +566,6 @@ def _chat_message(message: types.PromptMessage) -> ChatMessage:
     block = message.content.model_dump(by_alias=True, mode="json", exclude_none=True)
     if message.role == "assistant":
         return ChatMessage.from_assistant(_block_text(block))
-    return ChatMessage.from_user(content_parts=[_media_part(block, is_users=True) or TextContent(_block_text(block))])
+    return ChatMessage.from_user(
+        content_parts=[_media_part(block, in_user_message=True) or TextContent(_block_text(block))]
+    )
