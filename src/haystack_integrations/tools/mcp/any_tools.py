@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
-from haystack_integrations.tools.mcp.tool_base import Connected
+from haystack_integrations.tools.mcp.tool_base import HasConnection
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -53,16 +53,16 @@ def tool_items(tools: Any) -> list[Any]:
     return [tools] if isinstance(tools, Tool | Toolset) else list(tools)
 
 
-def connected_items(tools: Any) -> list[Connected]:
+def connected_items(tools: Any) -> list[HasConnection]:
     """
     Find everything that has a connection to a server, including in combined toolsets.
 
     :param tools: A Tool, a Toolset, or a list of them.
     :returns: The MCPTools, MCPToolsets and MCPResourceToolsets.
     """
-    found: list[Connected] = []
+    found: list[HasConnection] = []
     for item in tool_items(tools):
-        if isinstance(item, Connected):
+        if isinstance(item, HasConnection):
             found.append(item)
         elif isinstance(item, Toolset):
             found += connected_items(_parts_of(item))
@@ -76,7 +76,7 @@ def _parts_of(toolset: Toolset) -> list[Any]:
     return tool_items(parts.values() if isinstance(parts, Mapping) else parts)
 
 
-async def warm_up_toolsets_async(toolsets: Sequence[Connected]) -> None:
+async def warm_up_toolsets_async(toolsets: Sequence[HasConnection]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
@@ -96,7 +96,7 @@ async def warm_up_toolsets_async(toolsets: Sequence[Connected]) -> None:
         raise MCPConnectionError(msg, operation="warm_up")
 
 
-def warm_up_toolsets(toolsets: Sequence[Connected]) -> None:
+def warm_up_toolsets(toolsets: Sequence[HasConnection]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
@@ -106,7 +106,7 @@ def warm_up_toolsets(toolsets: Sequence[Connected]) -> None:
     _executor().run(warm_up_toolsets_async(toolsets))
 
 
-def try_to_warm_up(toolsets: Sequence[Connected]) -> list[BaseException | None]:
+def try_to_warm_up(toolsets: Sequence[HasConnection]) -> list[BaseException | None]:
     """
     Warm up several toolsets or tools concurrently, and return the errors.
 
@@ -117,7 +117,7 @@ def try_to_warm_up(toolsets: Sequence[Connected]) -> list[BaseException | None]:
     return _executor().run(_warm_up_all(toolsets))
 
 
-async def _warm_up_all(toolsets: Sequence[Connected]) -> list[BaseException | None]:
+async def _warm_up_all(toolsets: Sequence[HasConnection]) -> list[BaseException | None]:
     return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
 
 
@@ -150,7 +150,7 @@ def warm_up_tools(tools: Any) -> None:
     if len(servers) > 1:
         warm_up_toolsets(servers)
     for item in _items_with(tools, "warm_up"):
-        if len(servers) == 1 or not isinstance(item, Connected):
+        if len(servers) == 1 or not isinstance(item, HasConnection):
             item.warm_up()
 
 
@@ -162,7 +162,7 @@ async def warm_up_tools_async(tools: Any) -> None:
     """
     await warm_up_toolsets_async(connected_items(tools))
     for item in _items_with(tools, "warm_up_async", "warm_up"):
-        if not isinstance(item, Connected):
+        if not isinstance(item, HasConnection):
             await _call_async(item, "warm_up")
 
 

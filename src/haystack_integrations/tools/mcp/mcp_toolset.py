@@ -443,8 +443,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     # A server that is not required
 
-    def _note_unreachable(self, error: MCPConnectionError) -> None:
-        super()._note_unreachable(error)
+    def _raise_or_leave_out(self, error: MCPConnectionError) -> None:
+        super()._raise_or_leave_out(error)
         self._retry.start()
 
     def _note_reachable(self) -> None:

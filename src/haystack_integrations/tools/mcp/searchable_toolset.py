@@ -55,7 +55,7 @@ from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_toolset import ToolsOfRun
 from haystack_integrations.tools.mcp.parameters import Positive, Text, checked, own_parameters
 from haystack_integrations.tools.mcp.server_instructions import without_instructions
-from haystack_integrations.tools.mcp.tool_base import Connected, LiveToolset
+from haystack_integrations.tools.mcp.tool_base import HasConnection, LiveToolset
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self.clear()
         self._index = ToolIndex({})
 
-    def _parts(self) -> list[Connected]:
+    def _parts(self) -> list[HasConnection]:
         return connected_items(self.catalog)
 
     def _enter(self) -> None:

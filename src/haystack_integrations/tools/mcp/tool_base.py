@@ -47,9 +47,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 HandlerConverter: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class Connected(ContextManaged):
+class HasConnection(ContextManaged):
     """
-    Base class of objects that use one server: holds its connection, which warm-up opens and `close` releases.
+    Base class of objects with a connection to one server, which warm-up opens and `close` releases.
     """
 
     _connection: MCPConnection
@@ -146,7 +146,7 @@ class Connected(ContextManaged):
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
         if not self._is_current():
-            with self._noting_reachability():
+            with self._tracking_reachability():
                 connection = self._connection
                 self._load_or_leave(connection._list() if self._is_warm() else connection._open(self._requested()))
 
@@ -157,7 +157,7 @@ class Connected(ContextManaged):
         :raises MCPConnectionError: If connecting fails and `required` is True.
         """
         if not self._is_current():
-            with self._noting_reachability():
+            with self._tracking_reachability():
                 connection = self._connection
                 is_warm = self._is_warm()
                 listing = await (connection._list_async() if is_warm else connection._open_async(self._requested()))
@@ -173,18 +173,18 @@ class Connected(ContextManaged):
             raise
 
     @contextmanager
-    def _noting_reachability(self) -> Iterator[None]:
+    def _tracking_reachability(self) -> Iterator[None]:
         began = next_tick()
         try:
             yield
         except MCPConnectionError as error:
             # What was released meanwhile is not tried again in the background.
             if self.required or self._released_at < began:
-                self._note_unreachable(error)
+                self._raise_or_leave_out(error)
         else:
             self._note_reachable()
 
-    def _note_unreachable(self, error: MCPConnectionError) -> None:
+    def _raise_or_leave_out(self, error: MCPConnectionError) -> None:
         """
         Raise the error if the server is required; otherwise continue without it, and log that once until it is back.
 
@@ -252,7 +252,7 @@ class Connected(ContextManaged):
         return self
 
 
-class ReaderBase(Connected):
+class ReaderBase(HasConnection):
     """
     Base class of objects that read resources, prompts or skills of one server for a pipeline or an Agent.
 
@@ -315,7 +315,7 @@ def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return loaded
 
 
-class ToolBase(Connected):
+class ToolBase(HasConnection):
     """
     Base class of MCPTool and MCPToolset: the options that they share, and the definitions that the server lists.
     """

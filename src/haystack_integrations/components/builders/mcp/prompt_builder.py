@@ -192,7 +192,7 @@ class MCPPromptBuilder(ReaderBase):
         except MCPConnectionError as error:
             if not is_out_of_reach(error, "get_prompt"):
                 raise
-            self._note_unreachable(error)
+            self._raise_or_leave_out(error)
             return {"prompt": []}
         return {"prompt": self._messages(result)}
 

@@ -212,7 +212,7 @@ class MCPResourceFetcher(ReaderBase):
         except MCPConnectionError as error:
             if _concerns_one_resource(error):
                 raise
-            self._note_unreachable(error)
+            self._raise_or_leave_out(error)
             failures = [{"uri": uri, "error": str(error)} for uri in [*uris, *([] if prefix is None else [prefix])]]
             return {"documents": [], "streams": [], "failures": failures}
 
