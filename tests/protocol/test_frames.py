@@ -6,7 +6,7 @@
 Which request a broken message answers: a call fails only if that is certain.
 """
 
-from haystack_integrations.tools.mcp.protocol.channel import Unreadable, oversized, read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Unreadable, read_messages, unreadable_for_its_size
 from tests.support.rows import rows
 
 RESULT = {"jsonrpc": "2.0", "id": 5, "result": {}}
@@ -44,7 +44,7 @@ def test_a_text_of_only_quotes_is_searched_in_linear_time():
     (b"downloading ......", b"......", None),
 )
 def test_an_answer_that_is_too_large_is_recognized_by_its_beginning_and_end(head, tail, request_id):
-    answer = oversized(head + b"x" * 1000 + tail, 1000)
+    answer = unreadable_for_its_size(head + b"x" * 1000 + tail, 1000)
     assert (answer and answer.id) == request_id
 
 

@@ -145,7 +145,7 @@ class Exchange:
 
         :param outcome: The result, or the error.
         """
-        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:
+        if self.is_settled:
             return
         if isinstance(outcome, RequestError):
             self.fate = outcome.fate
@@ -795,7 +795,7 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
     return found
 
 
-def too_large(limit: int) -> str:
+def describe_size_limit(limit: int) -> str:
     """
     Return a clause which says that a message is too large, and names the limit.
 
@@ -805,17 +805,17 @@ def too_large(limit: int) -> str:
     return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
 
 
-def oversized(message: bytes, limit: int) -> Unreadable | None:
+def unreadable_for_its_size(message: bytes, limit: int) -> Unreadable | None:
     """
-    Return a replacement for a message that is too large.
+    Return an unreadable answer in place of a message that is too large.
 
     :param message: The message.
     :param limit: How many bytes it may have.
-    :returns: An unreadable answer; None if it is not certain which request the message answers, if any.
+    :returns: The answer; None if it is not certain which request the message answers, if any.
     """
     head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
     request_id = _find_id(head, tail)
-    return None if request_id is None else Unreadable(request_id, too_large(limit))
+    return None if request_id is None else Unreadable(request_id, describe_size_limit(limit))
 
 
 def _repaired_error(error: Any) -> dict[str, Any]:

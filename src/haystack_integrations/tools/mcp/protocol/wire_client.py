@@ -245,19 +245,10 @@ class WireClient(MCPClient):
                 logger.debug("{server} did not take the level of its logs: {kind}", server=self._describe(), kind=kind)
 
     async def _connect_error(self, error: Exception) -> MCPConnectionError:
-        status = None
-        if isinstance(error, RequestError) and error.status is not None:
+        problem = self._connect_failure = await self._describe_connect_failure(error)
+        if isinstance(error, RequestError):
             self._connect_status = error.status
-            status = f"it answered with HTTP {error.status}"
-            if error.server_text and not error.status.startswith("401"):  # the advice says more about a 401
-                status = f"{status}: {error.server_text}"
-        reason = error.reason if isinstance(error, RequestError) else None
-        problem = status or self.life.loss or reason
-        if not problem and isinstance(error, RefusedError | LostError):
-            problem = await self.find_reason()  # the transport noticed the end before its reader did
-        problem = problem or self._explain(error)
         protocol = error if isinstance(error, ProtocolError) else None
-        self._connect_failure = problem
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # A diagnosis would send requests without a token.
         needs_no_advice = is_unauthorized or self.life.throttle.seconds > 0
@@ -276,6 +267,18 @@ class WireClient(MCPClient):
             refused = f"HTTP {self._connect_status}" if self._connect_status else "an error"
             failure._for_others = f"Failed to connect to {self._describe()}: it answered with {refused}"
         return failure
+
+    async def _describe_connect_failure(self, error: Exception) -> str:
+        if not isinstance(error, RequestError):
+            return self.life.loss or self._explain(error)
+        if error.status is not None:
+            problem = f"it answered with HTTP {error.status}"
+            # The advice says more about a 401.
+            return problem if error.status.startswith("401") else _with_server_text(problem, error)
+        problem = self.life.loss or error.reason
+        if not problem and isinstance(error, RefusedError | LostError):
+            problem = await self.find_reason()  # the transport noticed the end before its reader did
+        return problem or self._explain(error)
 
     def progress(self) -> str:
         """

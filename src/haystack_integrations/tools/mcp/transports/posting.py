@@ -29,8 +29,8 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     Exchange,
     SessionLife,
     Transport,
+    describe_size_limit,
     describe_throttle,
-    too_large,
 )
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
@@ -344,7 +344,7 @@ class HttpSender:
         elif isinstance(error, MCPAuthorizationError) and exchange.fate is Fate.NEW:
             exchange.settle(RefusedError(str(error), is_final=True, is_unauthorized=True))
         elif isinstance(error, TooLargeError):
-            exchange.settle(UnreadableError(too_large(self.max_message_size)))
+            exchange.settle(UnreadableError(describe_size_limit(self.max_message_size)))
         else:
             exchange.lose(describe_failure(error))
 

@@ -17,7 +17,7 @@ from contextlib import aclosing
 import httpx2
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages, too_large
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_size_limit, read_messages
 from haystack_integrations.tools.mcp.protocol.request_errors import RefusedError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
@@ -91,7 +91,7 @@ class SseTransport(HttpTransport):
                     elif event.event == "endpoint" and not endpoint.done():
                         endpoint.set_result(_endpoint(event.data, response.request.url))
         except TooLargeError:
-            reason = too_large(self._sender.max_message_size)
+            reason = describe_size_limit(self._sender.max_message_size)
         except httpx2.HTTPError as error:
             reason = f"the event stream was cut ({type(error).__name__})"
         except ConnectionError as error:  # the endpoint is forbidden

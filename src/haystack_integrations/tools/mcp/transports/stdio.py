@@ -27,7 +27,7 @@ from haystack import logging
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, oversized, read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages, unreadable_for_its_size
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
@@ -460,7 +460,7 @@ class StdioTransport(Transport):
                 self._take_oversized(line)
 
     def _take_oversized(self, line: bytes) -> None:
-        answer = oversized(line, self._max_message_size)
+        answer = unreadable_for_its_size(line, self._max_message_size)
         if answer is not None:
             self.channel.received(answer)
             return
