@@ -185,8 +185,8 @@ def lock_of_each_process() -> Callable[[], threading.Lock]:
 
 # Imports in the background
 
-# Longest wait for an import, in seconds. An import hangs if it needs a module that is being imported by a thread which
-# waits for this import.
+# How long to wait for an import, in seconds. An import hangs if it needs a module that is being imported by a thread
+# which waits for this import.
 _IMPORT_TIMEOUT = 60.0
 
 _import_lock = lock_of_each_process()

@@ -333,7 +333,7 @@ class MCPTool(ToolBase, Tool):
         self._copied_from: MCPTool | None = None
         self._definition: types.Tool | None = None
         self._valid_inputs: set[str] = set()
-        # The parameters under the server's names, and the server's names by those that the model sees.
+        # The parameters under the server's names, and the server's names by the names that the model sees.
         self._schema: dict[str, Any] = permissive_schema()
         self._argument_names: dict[str, str] = {}
 

@@ -675,7 +675,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     def _start_fetching(self) -> None:
         if self._fetch_task is None or self._fetch_task.done():
-            # Use an empty context, not that of a call, because this is not on behalf of a user.
+            # Use an empty context, not a call's, because this is not on behalf of a user.
             self._fetch_task = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
 
     async def _fetch(self) -> bool:

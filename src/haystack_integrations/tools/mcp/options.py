@@ -402,7 +402,7 @@ class HiddenArguments:
         """
         Complete the arguments of a call.
 
-        :param arguments: The arguments from the model or the caller, with those that Haystack added from its State.
+        :param arguments: The arguments from the model or the caller, and the ones that Haystack added from its State.
         :returns: The arguments to send. Bound values take precedence.
         :raises ValueError: If a bound value is missing.
         """

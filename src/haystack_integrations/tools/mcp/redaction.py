@@ -44,8 +44,8 @@ SECRET_FIELDS = frozenset({"api_key", "env", "headers", "password", "secret", "t
 # Shorter values (a port, "true") occur in many texts without being secrets.
 MIN_SECRET_LENGTH = 6
 
-# Longest text in characters. Only the two ends of a longer text are kept, because the search blocks the loop of all
-# sessions.
+# The maximum length of a text, in characters. Only the two ends of a longer text are kept, because the search blocks
+# the loop of all sessions.
 MAX_TEXT_LENGTH = 10_000
 _MAX_END_LENGTH = MAX_TEXT_LENGTH // 2 - 100
 # Characters that are searched beyond an end, because a secret may extend there.

@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp.tool_base import LiveToolset, ReaderBase, l
 if TYPE_CHECKING:
     import mcp_types as types
 
-# Longest description, and longest name, in a line of a listing, in characters.
+# The maximum length of a description, and of a name, in a line of a listing, in characters.
 _MAX_FACT_LENGTH = 200
 
 _OFFSET_SCHEMA = {"type": "integer", "minimum": 0, "default": 0}

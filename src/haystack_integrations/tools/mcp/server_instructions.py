@@ -35,7 +35,7 @@ __all__ = ["instructions_for_model"]
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# Longest description of a tool in characters; OpenAI refuses the whole request if one is longer.
+# The maximum length of a tool's description, in characters. OpenAI refuses the whole request if one is longer.
 _MAX_DESCRIPTION_LENGTH: Final = 1024
 # Fewer characters of the instructions would be useless.
 _MIN_INSTRUCTIONS_LENGTH: Final = 40

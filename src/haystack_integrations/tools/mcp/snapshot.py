@@ -82,7 +82,7 @@ _HARMLESS: Final = {
     "openWorldHint": ("open_world_hint", False),
 }
 
-# Longest value and name that are shown, in characters, and the maximum number of tools in one line.
+# The maximum length of a value and of a name in messages, in characters, and the maximum number of tools in one line.
 _MAX_VALUE_LENGTH: Final = 300
 _MAX_NAME_LENGTH: Final = 128
 _MAX_TOOLS_PER_LINE: Final = 10

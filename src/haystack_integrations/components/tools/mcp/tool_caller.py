@@ -411,7 +411,7 @@ def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 def _in_batches(calls: Sequence[ResolvedCall], all_keys: set[str]) -> list[list[int]]:
     """
-    Order calls so that a call that reads a State key runs after those that write it.
+    Order calls so that a call that reads a State key runs after the calls that write it.
 
     If two calls wait for each other, the one that comes first in the reply runs first. A batch is a list of positions
     of calls that may run concurrently.
@@ -431,7 +431,7 @@ def _in_batches(calls: Sequence[ResolvedCall], all_keys: set[str]) -> list[list[
 
 
 def _state_keys(resolved: ResolvedCall, all_keys: set[str]) -> tuple[set[str], set[str]]:
-    # Returns the keys that the call reads, and those that it writes.
+    # Returns the keys that the call reads, and the keys that it writes.
     tool, given = resolved.tool, resolved.call.arguments
     if tool is None:
         return set(), set()

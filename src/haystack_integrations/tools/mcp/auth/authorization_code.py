@@ -47,7 +47,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 # The address of the listener by default.
 _DEFAULT_REDIRECT_URI = "http://127.0.0.1/callback"
 
-# The most bytes of a request's line and headers. Browsers may send cookies for the host.
+# The maximum size of a request's line and headers, in bytes. Browsers may send cookies for the host.
 _REQUEST_LIMIT = 64 * 1024
 
 # Seconds within which a connection must send its request.

@@ -81,7 +81,7 @@ _REFUSAL_STATUSES = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 # The errors for "try again later", with any status. Microsoft Entra ID documents the first for token requests as well.
 _TRY_LATER = ("temporarily_unavailable", "server_error", "slow_down")
 
-# The most characters of an error, because it may quote a whole page from a server.
+# The maximum length of an error, in characters: it may quote a whole page of a server.
 _MAX_ERROR_LENGTH = 2000
 
 

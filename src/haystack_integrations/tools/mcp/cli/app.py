@@ -37,7 +37,7 @@ _COMMANDS = {
     "call": ("call:call", "Call a tool, and print its result."),
     "read": ("call:read", "Read a resource, and print its content."),
     "prompt": ("call:prompt", "Get a prompt, and print its messages."),
-    "inspect": ("inspect:inspect", "Show all about a server."),
+    "inspect": ("inspect:inspect", "Show everything about a server."),
     "doctor": ("doctor:doctor", "Find out what is wrong, and what to do."),
     "login": ("login:login", "Log in at a server that wants it (OAuth), in the browser."),
     "logout": ("login:logout", "Forget the login at a server."),

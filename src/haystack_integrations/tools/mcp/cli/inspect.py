@@ -151,7 +151,7 @@ def inspect(
     options: ServerOptions = ServerOptions(),
 ) -> None:
     """
-    Show all about a server.
+    Show everything about a server.
 
     This includes its protocol, capabilities, tools with their schemas and annotations, resources, prompts and skills.
 

@@ -389,7 +389,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     @property
     def generation(self) -> int:
         """
-        The number of the newest session, greater than that of every earlier one; 0 before the first.
+        The number of the newest session, greater than every earlier one; 0 before the first.
         """
         supervisor = self._active_supervisor
         return supervisor.generation if supervisor is not None else 0
@@ -404,7 +404,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :param tool_args: Arguments to pass to the tool.
         :param options: `display_name`: name of the tool in error messages, if it differs. `may_repeat`: whether it
             does no harm if the tool runs twice, so that a call whose outcome is unknown may be sent again.
-            `invocation_timeout`: how long this call may take, in seconds; default: that of the connection. `secrets`:
+            `invocation_timeout`: how long this call may take, in seconds; default: the connection's. `secrets`:
             the secrets among the arguments, which are redacted where the server quotes them in errors. `meta`: the
             `_meta` of the request, for data beside the arguments. `on_progress`: called with an MCPProgress for each
             progress report of the tool, in this thread, before the call returns; if it raises, the error is logged,

@@ -50,7 +50,8 @@ class _WaitedTooLongError(CallDidNotRunError, TimeoutError):
     pass
 
 
-# The gates in which the running code has a place, because it belongs to a call or to a handler that answers for one.
+# The gates in which the running code has a place, because it belongs to a call, or to a handler that answers a question
+# during one.
 _places_held: ContextVar[tuple[Gate, ...]] = ContextVar("haystack_mcp_places_held", default=())
 PlaceHeld: TypeAlias = "Token[tuple[Gate, ...]]"
 

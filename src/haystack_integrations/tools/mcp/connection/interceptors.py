@@ -59,7 +59,7 @@ class MCPToolCall:
     :param name: Name of the tool at the server.
     :param arguments: The arguments as the server would get them, including those from the State and `bound_arguments`,
         with the values of Secrets.
-    :param meta: The `_meta` of the request, including that of `mcp_request_context`.
+    :param meta: The `_meta` of the request, including the `meta` of `mcp_request_context`.
     :param headers: The HTTP headers of `mcp_request_context`. Headers of the server info, its token and its providers
         are sent as well, unless they have the same name.
     :param user: The `user` of `mcp_request_context`.

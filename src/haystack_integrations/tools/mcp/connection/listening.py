@@ -146,7 +146,7 @@ class Watching(UsesRunner):
 
         :param resource: Its URI, or its entry from `list_resources`.
         :param callback: Gets the URI that changed, which may name a part of the resource. Read the resource again to
-            get its new contents. The function runs like that of `on_list_change`.
+            get its new contents. The function runs as for `on_list_change`.
         :returns: A function that ends the subscription.
         :raises MCPConnectionError: If the server does not report changes of this resource.
         :raises ValueError: If a parameter is invalid.
@@ -386,7 +386,7 @@ class ChangeListener:
                 continue
             self._is_opening = True
             stream = group.create_task(self._stream(wanted))
-            # The acknowledgement of one stream must not be taken for that of the next.
+            # The acknowledgement of one stream must not be taken for the next stream's.
             while not stream.done() and (self._is_opening or self.wanted() == wanted):
                 await self.wake_event.wait()
                 self.wake_event.clear()

@@ -285,7 +285,7 @@ class Session:
         self.listing: ToolListing = ToolListing()
         # The names of tools that can only be called as tasks of revision 2025-11-25.
         self.task_only_tools: frozenset[str] = frozenset()
-        # Listens to changes as long as the session is open.
+        # Listens to changes while the session is open.
         self.listener_task: asyncio.Task[None] | None = None
         self._last_caller: Caller | None = None
         self.details: ServerDetails = ServerDetails()
@@ -581,7 +581,7 @@ class Session:
     @classmethod
     async def close_all(cls) -> None:
         """
-        Close the sessions of the running loop. If this is cancelled, kill those that are still open.
+        Close the sessions of the running loop. If this is cancelled, kill the ones that are still open.
         """
         sessions = cls.of_running_loop()
         try:

@@ -120,9 +120,9 @@ class Supervisor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._opening: SharedTask[Session] | None = None
-        # The running listings, by the number of the session and the key of the identity that asks.
+        # The listings under way, by the number of the session and the key of the caller's identity.
         self._listings: dict[Any, SharedTask[ToolListing]] = {}
-        # The watchers of changes; they are reported in the server info's own sessions only.
+        # The watchers of changes. Changes are reported in the server info's own sessions only.
         self.watchers: Watchers = Watchers(self.description)
         self._tools_changed_at = 0
         # The session whose opening began last.
@@ -150,7 +150,7 @@ class Supervisor:
                 pause=getattr(server_info, "failure_pause", DEFAULT_FAILURE_PAUSE),
             )
         )
-        # For how long the server wants no requests of this identity.
+        # How long the server wants no requests of this identity.
         self.throttle: ServerThrottle = ServerThrottle()
         # All identities share it, and it outlives sessions, because the server may quote secrets of earlier calls.
         self.redactor: Redactor = Redactor() if base is None else base.redactor

@@ -38,7 +38,8 @@ _NO_CONTENT: Final = "[no content]"
 _NO_ERROR_TEXT: Final = "the server gave no error text"
 # Replaces data URIs in notes, because they contain the very bytes that a note leaves out.
 _DATA_URI: Final = "data:…"
-# Longest description or name that is shown, and longest end of a URI that is searched for a file name, in characters.
+# The maximum length of a description or a name in a note, and of the end of a URI that is searched for a file name, in
+# characters.
 _MAX_FACT_LENGTH: Final = 10_000
 
 # An envelope has at least two of these keys. One is not enough: `content` is a common key in a tool's own JSON.
@@ -435,7 +436,7 @@ def json_text(value: Any) -> str:
 
 # Results for programs
 
-# Longest text that is displayed in full, in characters.
+# The maximum length of a text that is displayed in full, in characters: in a `repr`, and in a notebook.
 _MAX_REPR_LENGTH: Final = 2000
 _MAX_NOTEBOOK_LENGTH: Final = 20_000
 _IMAGE: Final = re.compile(r"image/[\w.+-]+")

@@ -178,7 +178,8 @@ class OpenRun(CallRecorder):
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
-        # The number of replies so far, by scope with and without the generator, and that of equal calls and values.
+        # The number of replies so far, by scope with and without the generator, and the number of equal calls and
+        # values.
         self._steps: Counter[Scope] = Counter()
         self._occurrences: Counter[tuple[Any, ...]] = Counter()
         self._open_requests: set[Scope] = set()

@@ -252,7 +252,7 @@ class Lease:
     """
     Entitles this process to a run.
 
-    :param run: The id of the run, which differs from that of a deleted run of the same name.
+    :param run: The id of the run. A deleted run of the same name had another one.
     :param epoch: How often the run was started or continued. Writes under an earlier lease have no effect.
     """
 

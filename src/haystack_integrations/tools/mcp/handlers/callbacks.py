@@ -53,7 +53,7 @@ _CHECKED_KEYWORDS = ("type", "enum", "const", "minimum", "maximum", "minLength",
 # The levels for which `logging` has another name.
 _LEVELS = {"notice": "INFO", "alert": "CRITICAL", "emergency": "CRITICAL"}
 
-# Longest log message, in characters.
+# The maximum length of a log message, in characters.
 _MAX_LOG_MESSAGE = 10_000
 
 # The fields of MCPHandlers that answer the requests of a server.

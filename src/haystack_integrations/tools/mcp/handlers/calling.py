@@ -107,7 +107,7 @@ class DeliveryQueue:
 
     def put(self, item: Any) -> None:
         """
-        Deliver an item after those that are waiting. Call this in the loop.
+        Deliver an item after the waiting ones. Call this in the loop.
 
         :param item: The item.
         """
@@ -249,7 +249,7 @@ class LoopReports(_Reports):
 
     def add(self, report: MCPProgress) -> None:
         """
-        Call the function with a report, after those that are waiting. Thread-safe.
+        Call the function with a report, after the waiting ones. Thread-safe.
 
         :param report: The report.
         """

@@ -160,7 +160,7 @@ class Exchange:
         """
         Settle it as lost, or as refused if it was never sent.
 
-        :param reason: Why, as a clause; the empty string if the reason is that of the session's end.
+        :param reason: Why, as a clause; the empty string for the reason why the session ended.
         :param status: The HTTP status that was the reason.
         """
         kind = RefusedError if self.fate is Fate.NEW else LostError
@@ -232,8 +232,8 @@ class SessionLife:
         self._on_lost = on_lost
         # Whether a `Session` opens and closes the client, and is notified of a loss.
         self.has_owner: bool = on_lost is not None
-        # The opener of the session replaces the attributes below. Their functions must not block.
-        # For how long the server wants no requests.
+        # The opener of the session replaces the attributes below. Their functions must not block. How long the server
+        # wants no requests.
         self.throttle: ServerThrottle = ServerThrottle()
         # Returns how many seconds the request of the running task may still take; None for no limit.
         self.time_left: Callable[[], float | None] = lambda: MAX_WAIT_OUTSIDE_CALLS

@@ -162,7 +162,7 @@ class MCPClient(ABC):
     _server_info: Any = None
     # Whether each request can have its own HTTP headers.
     _takes_headers: bool = False
-    # For how many seconds the server allows caching the listing of its tools; None if it does not say.
+    # How long the server allows caching the listing of its tools, in seconds; None if it does not say.
     tools_ttl: float | None = None
     # The server's details from the negotiation; empty without a session.
     _details: ServerDetails = ServerDetails()
@@ -421,7 +421,7 @@ class MCPClient(ABC):
         :param meta: More for its `_meta`.
         :param on_progress: Called with each progress report. If given, the server is asked for progress.
         :returns: The result, with repairs of known deviations (`convert.odd_messages`). Since revision 2026-07-28 it
-            has a `resultType`, which may be "input_required" or that of an extension.
+            has a `resultType`, which may be "input_required" or one of an extension.
         :raises RequestError: If there is no result (`protocol.request_errors`).
         :raises ValueError: If a parameter cannot be written as JSON.
         """
@@ -748,7 +748,7 @@ class MCPClient(ABC):
 
     async def task_result(self, tool_name: str, result: dict[str, Any]) -> types.CallToolResult:
         """
-        Read the result of a task, and validate it like that of any other call.
+        Read the result of a task, and validate it like any other result.
 
         :param tool_name: Name of the tool.
         :param result: The result, as in the protocol.

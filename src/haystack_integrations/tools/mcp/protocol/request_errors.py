@@ -47,7 +47,7 @@ class RequestError(Exception):
     """
     Base class of the errors of requests.
 
-    :param reason: What happened, as a clause; the empty string if the reason is that of the session's end.
+    :param reason: What happened, as a clause; the empty string for the reason why the session ended.
     :param status: The HTTP status with its reason phrase, e.g. "401 Unauthorized", if the error comes from one.
     """
 

@@ -280,7 +280,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         Initialize the toolset.
 
         :param tool_config: The configuration of the alias.
-        :param providers: Server infos or MCPToolsets by name; those that the configuration does not name are ignored.
+        :param providers: Server infos or MCPToolsets by name. Only the ones that the configuration names are used.
             The options of an MCPToolset are adopted, but the object itself is not used.
         :raises MCPConfigurationError: If a provider is unknown or invalid.
         """

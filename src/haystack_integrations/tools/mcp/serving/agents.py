@@ -28,7 +28,7 @@ gets an error and has to begin anew, because it is not known whether the calls w
 The Agent's hooks at `before_llm` and `before_tool` run again for the paused step; hooks at `before_run` do not.
 
 Only the served Agent's own calls pause it, at its hook `before_tool`, when no call of the step has been made. A nested
-run, such as that of an Agent that is a tool, would begin anew when the client calls again. For its calls, an
+run, such as an Agent's that is a tool, would begin anew when the client calls again. For its calls, an
 elicitation is sent if the client accepts one during a call; otherwise they are refused.
 
 FastMCP encrypts the carried state, for the same tool, arguments and user only, and it expires.
@@ -94,12 +94,12 @@ else:
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
-# The most characters of state that a client carries. Servers accept requests of up to 4 MiB.
+# The maximum length of the state that a client carries, in characters. Servers accept requests of up to 4 MiB.
 _MAX_STATE_LENGTH = 2 * 2**20
 _STATE_VERSION = 1
 # How long the numbers of continued pauses are kept, in seconds. This is longer than states are valid.
 _CONTINUED_RETENTION = 24 * 3600.0
-# The most characters of arguments in a question. Longer ones are cut, with a note.
+# The maximum length of the arguments in a question, in characters. Longer ones are cut, with a note.
 _MAX_SHOWN_ARGUMENTS = 4000
 _APPROVE, _FEEDBACK = "approve", "feedback"
 # The JSON schema of an answer.
@@ -632,7 +632,7 @@ class AgentRun:
         Ask the client's user to decide about a call. Called from a thread of the run.
 
         :param tool_name: The tool.
-        :param tool_params: All its arguments, including those that the model does not see.
+        :param tool_params: All its arguments, including the ones that the model does not see.
         :param tool_call_id: Identifies the call.
         :returns: The verdict.
         :raises _UndecidedError: If the user cannot be asked, or the run has to pause for it.

@@ -29,7 +29,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 # The list that changed, which clients have to request again.
 Listing = Literal["tools", "resources", "prompts"]
 
-# The most sessions that are notified. The oldest ones are dropped.
+# The maximum number of sessions that are notified. The oldest ones are dropped.
 _MAX_SESSIONS = 1000
 
 _EVENTS: dict[Listing, subscriptions.ServerEvent] = {

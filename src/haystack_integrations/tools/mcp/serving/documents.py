@@ -43,9 +43,9 @@ from haystack_integrations.tools.mcp.serving.sources import (
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _JSON_TYPE = "application/json"
-# The most documents in a listing by default.
+# The default for the maximum number of documents in a listing.
 _DEFAULT_LIMIT = 50
-# The most digits of a number in a URI.
+# The maximum number of digits of a number in a URI.
 _MAX_DIGITS = 9
 _NEEDED_METHODS = ("filter_documents",)
 

@@ -58,7 +58,7 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-# The most times that a server may ask during one call.
+# How often a server may ask during one call.
 _MAX_QUESTIONS = 20
 
 

@@ -177,7 +177,7 @@ def _results_for_clients(
     component_outputs: Mapping[str, Any], outputs: Mapping[str, tuple[Socket, Any]]
 ) -> dict[str, Any]:
     """
-    Return the outputs for clients, without those that are None or from branches that did not run.
+    Return the outputs for clients, except None and outputs of branches that did not run.
     """
     results = {
         name: component_outputs.get(component, {}).get(output) for name, ((component, output), _) in outputs.items()

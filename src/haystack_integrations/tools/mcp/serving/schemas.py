@@ -490,9 +490,10 @@ _MEMBER_KEYWORDS: Final = frozenset(
 )
 # Keywords about which arguments need others, by their names.
 _DEPENDENCY_KEYWORDS: Final = ("dependentRequired", "dependentSchemas")
-# The most reasons in an error, and the most characters of each, as it may contain a name that the client has made up.
+# The maximum number of reasons in an error, and the maximum length of each: it may contain a name that the client has
+# made up.
 _MAX_REASONS, _MAX_REASON_LENGTH = 10, 1000
-# The most errors that are collected. Finding 500,000 wrong items would take minutes.
+# The maximum number of errors that are collected. Finding 500,000 wrong items would take minutes.
 _MAX_ERRORS = 10_000
 # Converts a text to another type that the schema requires, because models send such values as texts.
 _FROM_TEXT: Final[dict[str, TypeAdapter[Any]]] = {

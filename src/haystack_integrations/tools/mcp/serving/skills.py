@@ -105,7 +105,7 @@ class SkillSource(Source):
         Describe skills with the digests of their files.
 
         :param uri: The URI of one skill's instructions; None for all skills.
-        :returns: The skills, including those that a client may not see.
+        :returns: The skills, including the ones that a client may not see.
         """
 
         def described() -> list[Any]:

@@ -57,7 +57,7 @@ CONNECT_ERRORS = (
 
 _MAX_REDIRECTS = 10
 
-# For how many identities separate cookies are kept.
+# The maximum number of identities whose cookies are kept separately.
 _MAX_COOKIE_JARS = 1000
 
 # The shortest pause if a server is too busy, in seconds: some want the request again at once.
@@ -283,7 +283,7 @@ class HttpSender:
         return response
 
     def _identity(self, method: str) -> Identity:
-        """Return the identity of a request: for a POST that of its caller, for others the latest one."""
+        """Return the identity of a request: its caller's for a POST, the latest one for others."""
         return current_identity.get() if method == "POST" else self.life.latest_identity()
 
     async def read(self, response: httpx2.Response) -> bytes:

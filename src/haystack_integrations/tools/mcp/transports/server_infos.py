@@ -103,7 +103,7 @@ class StdioServerInfo(BuiltInServerInfo):
     :param max_retries: Maximum number of retries when a lost session is reopened, or when a call provably did not run.
     :param base_delay: Initial delay in seconds between retries; grows exponentially.
     :param max_delay: Maximum delay in seconds between retries.
-    :param cwd: Working directory of the command. Default: that of this process.
+    :param cwd: Working directory of the command. Default: this process's.
     :param inherit_env: Names of further variables of this process that the server inherits, e.g.
         `["AWS_PROFILE", "OTEL_*"]`, where `*` at the end matches any rest; or True for all variables. Names of unset
         variables are ignored; variables in `env` take precedence. Default: no further variables.

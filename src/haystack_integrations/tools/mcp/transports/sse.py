@@ -41,7 +41,7 @@ _ENDPOINT_TIMEOUT = 15.0
 
 class SseTransport(HttpTransport):
     """
-    Carries messages to and from one server. Its URL is first that of the event stream, which then names the endpoint.
+    Carries messages to and from one server. Its URL is the event stream's, until the stream names the endpoint.
     """
 
     async def open(self) -> None:
