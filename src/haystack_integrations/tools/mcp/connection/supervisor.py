@@ -470,7 +470,7 @@ class Supervisor:
     async def read(
         self,
         operation: str,
-        read: Callable[[Session], Awaitable[T]],
+        read_in: Callable[[Session], Awaitable[T]],
         connection_timeout: float,
         timeout: float,
         *,
@@ -480,7 +480,7 @@ class Supervisor:
         Read something from the server; read it again if the connection breaks meanwhile.
 
         :param operation: Name of the operation, for errors.
-        :param read: Reads it in a session.
+        :param read_in: Reads it in a session.
         :param connection_timeout: How long opening a session may take, in seconds.
         :param timeout: How long the reading may take, in seconds.
         :param may_repeat: Whether the server may get the request twice without harm.
@@ -492,7 +492,7 @@ class Supervisor:
             session = await self.ready_session(connection_timeout)
             try:
                 async with within(timeout, self.server_info):
-                    return await read(session)
+                    return await read_in(session)
             except TimeoutError:
                 msg = f"{failed_to(operation, self.description)}: timed out after {timeout:g} seconds"
                 if self.throttle.seconds:
