@@ -145,7 +145,7 @@ class Exchange:
 
         :param outcome: The result, or the error.
         """
-        if self.is_settled:
+        if self.fate is not Fate.NEW and self.fate is not Fate.SENT:  # `is_settled`, without a call for each answer
             return
         if isinstance(outcome, RequestError):
             self.fate = outcome.fate
