@@ -198,6 +198,14 @@ class TestHandlingOfErrors:
             assert "[This tool call failed] Failed to invoke Tool `f`: broken" in outcome.result
             assert not outcome.state["found"]
 
+    @rows("output", {"source": "docs"}, {"titles": {"source": "docs"}})
+    def test_without_a_handler_too_the_model_sees_the_text_of_a_failure(self, output):
+        how = ToolOptions(on_tool_error="model")
+        with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=output) as tool:
+            shown = by_agent([tool], ("f", {})).result
+        assert "[This tool call failed]" in shown
+        assert "isError" not in shown
+
     @rows(("outputs", "result_format"), ({"raw_result": True}, None), ({"source": "docs"}, None), (None, "json"))
     def test_a_message_with_a_failure_can_be_written_to_yaml(self, outputs, result_format):
         how = ToolOptions(on_tool_error="model", result_format=result_format)

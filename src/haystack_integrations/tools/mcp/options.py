@@ -574,8 +574,6 @@ def shown_outputs(outputs_to_string: dict[str, Any] | None, options: ToolOptions
 
 def _shown_output(output: dict[str, Any], size: int | None) -> dict[str, Any]:
     handler = output.get("handler")
-    if handler is None and size is None:
-        return output
     convert = handler or (_return_unchanged if output.get("raw_result") else model_text)
 
     @functools.wraps(convert)
