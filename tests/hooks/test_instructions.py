@@ -151,7 +151,7 @@ class TestInDescriptions:
         stored = MCPToolset(COUNTER, tool_options=ToolOptions(include_instructions=True)).to_dict()
         assert MCPToolset.from_dict(stored).tool_options.include_instructions
 
-    @pytest.mark.parametrize(("described", "said"), [(10, 59), (800, 3), (1000, 0)])
+    @pytest.mark.parametrize(("described", "said"), [(11, 59), (800, 3), (1000, 0)])
     def test_long_instructions_are_cut_to_the_limits_of_providers(self, server, caplog, described, said):
         server.info.server.instructions = "Search first. " * 280
         lengths = {"long": described, "short": described - 10}

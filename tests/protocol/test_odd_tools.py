@@ -83,7 +83,7 @@ def test_only_the_odd_optional_fields_are_dropped(start):
         [icon] = next(tool.icons for tool in toolset.connection.list_tools() if tool.name == "odd")
     assert len(odd) == len(tools)
     for tool in odd:
-        assert (tool.title, tool.description) == (None, "")
+        assert (tool.title, tool.description) == (None, tool.name)
         assert not tool.meta and not tool.output_schema
         assert tool.annotations is None or not tool.annotations.model_dump(exclude_none=True)
     assert part.annotations.model_dump(exclude_none=True) == {"idempotent_hint": True}

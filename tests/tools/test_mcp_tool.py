@@ -75,11 +75,15 @@ class TestDefinition:
             "annotations": types.ToolAnnotations(read_only_hint=True),
             "meta": {"vendor/kind": "index"},
         }
-        server = ForeignServer(definition("search", schema, **described), definition("plain"))
-        with MCPTool("search", server.info) as tool, MCPTool("plain", server.info) as plain:
+        server = ForeignServer(definition("search", schema, **described))
+        with MCPTool("search", server.info) as tool:
             assert {name: getattr(tool, name) for name in described} == described
             assert (tool.parameters, tool.remote_name, tool.server_info) == (schema, "search", server.info)
-            assert plain.description == ""
+
+    def test_without_a_description_the_model_sees_the_title_or_the_name(self):
+        titled = definition("titled", title="A title", description=" ")
+        with MCPToolset(ForeignServer(definition("plain"), titled).info, tool_name_prefix="s") as toolset:
+            assert [tool.description for tool in toolset] == ["s_plain", "A title"]
 
     def test_the_users_name_and_description_are_shown_to_the_model_and_in_errors(self):
         with MCPTool("fail", COUNTER, exposed_name="my_fail", description="Mine.") as tool:

@@ -470,6 +470,8 @@ class MCPTool(ToolBase, Tool):
         shown_schema, self._argument_names = with_safe_arguments(self._schema)
         self.parameters = map_strings(shown_schema, visible)
         description = self._custom_description or visible(definition.description or "")
+        if not description.strip():  # Amazon Bedrock refuses all tools if one has no description
+            description = visible(definition.title or "").strip() or self.name
         if self.tool_options.include_output_schema:
             description = with_output_schema(description, map_strings(definition.output_schema, visible))
         self.description = description
