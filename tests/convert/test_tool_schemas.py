@@ -104,7 +104,10 @@ class TestForeignSchemas:
         ),
         ({"oneOf": [A, {"const": 1}]}, {"anyOf": [A, {"enum": [1]}]}),
         ({**OBJECT, "propertyNames": A, "additionalProperties": A}, {**OBJECT, "additionalProperties": A}),
+        ({"anyOf": [A, B], "discriminator": {"propertyName": "kind"}}, {"anyOf": [A, B]}),
+        ({"type": "array", "prefixItems": [A, A], "maxItems": 2}, {"type": "array", "items": A, "maxItems": 2}),
         # Other schemas would lose information, so they are unchanged.
+        ({"prefixItems": [A], "maxItems": 2}, {"prefixItems": [A], "maxItems": 2}),
         ({"type": "number", "exclusiveMinimum": 0}, {"type": "number", "exclusiveMinimum": 0}),
         ({"type": ["array", "string"], "items": A}, {"type": ["array", "string"], "items": A}),
         ({**OBJECT, "propertyNames": {"pattern": "^x"}}, {**OBJECT, "propertyNames": {"pattern": "^x"}}),

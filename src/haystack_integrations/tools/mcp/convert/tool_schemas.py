@@ -52,13 +52,13 @@ _MAX_NOTED_REFERENCES: Final = 10
 
 _DEFINITIONS: Final = ("$defs", "definitions", "schemas")
 # After conversion, all references point into `$defs`, so these keywords have no further use. The keyword `dependencies`
-# of older drafts only adds requirements.
+# of older drafts only adds requirements, and OpenAPI's `discriminator` only repeats what the alternatives say.
 _DROPPED_KEYWORDS: Final = frozenset(
     "$schema $id $anchor $dynamicAnchor $dynamicRef $recursiveAnchor $recursiveRef $vocabulary $defs definitions "
-    "dependencies".split()
+    "dependencies discriminator".split()
 )
 # Keywords that are folded into one object at the root. The result never accepts less.
-_FOLDED: Final = frozenset("$ref allOf anyOf oneOf not if then else enum const discriminator".split())
+_FOLDED: Final = frozenset("$ref allOf anyOf oneOf not if then else enum const".split())
 
 _Type = Literal["array", "boolean", "integer", "null", "number", "object", "string"]
 _Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -490,6 +490,10 @@ def _use_common_keywords(schema: Schema) -> None:
         schema["anyOf"] = schema.pop("oneOf")
     if schema.get("propertyNames") in ({}, {"type": "string"}):  # no restriction: all names are strings
         del schema["propertyNames"]
+    first, *others = schema.get("prefixItems", [None])
+    if first is not None and all(each == first for each in others) and schema.get("maxItems") == len(others) + 1:
+        schema["items"] = first
+        del schema["prefixItems"]
     types = schema.get("type")
     if isinstance(types, list) and len(types) == 1:
         schema["type"] = types = types[0]
