@@ -15,7 +15,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
 )
 from tests.support.rows import rows
 
-SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
+SAFE_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_-]{0,63}\Z")
 
 
 @rows(
@@ -24,9 +24,16 @@ SAFE_NAME = re.compile(r"^[A-Za-z0-9_-]{1,64}\Z")
     ("search", "gh", "gh_search"),
     ("repo/search.code", None, "repo_search_code"),
     ("été\n", None, "_t__"),
+    ("21st_magic", None, "_21st_magic"),
 )
 def test_a_safe_name_is_unchanged_and_other_characters_become_underscores(name, prefix, safe):
     assert provider_safe_name(name, prefix) == safe
+
+
+def test_a_name_that_gets_an_underscore_does_not_become_that_of_another_tool():
+    first, second = assign_tool_names(["1st", "_1st"]).values()
+    assert second == "_1st" != first
+    assert SAFE_NAME.match(first)
 
 
 def test_an_overlong_name_keeps_its_head_and_ends_in_a_hash_of_the_whole():

@@ -20,7 +20,8 @@ _MAX_LENGTH: Final = 64
 # How many names a message lists at most, and how many it suggests.
 _FEW_NAMES: Final = 10
 _CLOSEST_NAMES: Final = 3
-_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
+# Gemini and Kimi refuse a name that begins with a digit, or with `-`, so it gets an underscore in front.
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]|^(?=[0-9-])")
 _MAX_PREFIX_LENGTH: Final = 32
 
 # Anthropic refuses a whole request if one argument of one tool has a name that does not match.
@@ -32,10 +33,11 @@ ExposedName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 def provider_safe_name(remote_name: str, prefix: str | None = None) -> str:
     """
-    Make the name under which the model sees a tool. It matches `^[A-Za-z0-9_-]{1,64}$`.
+    Make the name under which the model sees a tool. It matches `^[A-Za-z_][A-Za-z0-9_-]{0,63}$`.
 
-    A name that matches is kept. Other characters become underscores. The end of a long name is replaced with a hash of
-    the whole name, so that long names remain distinct. Equal arguments always produce the same name.
+    A name that matches is kept. Other characters become underscores, and one is put in front of a digit. The end of a
+    long name is replaced with a hash of the whole name, so that long names remain distinct. Equal arguments always
+    produce the same name.
 
     :param remote_name: The server's name of the tool.
     :param prefix: Prefix, joined to the name by an underscore.
