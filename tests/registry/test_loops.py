@@ -63,12 +63,11 @@ def test_a_facade_has_the_settings_of_the_configuration(registry, mcp):
     assert [tool.name for tool in mcp.tools] == ["add", "echo", "fail", "sleep"]
 
 
-def test_schemas_are_in_the_format_of_openai():
-    server = ForeignServer(definition("plain", description="Plain."))
-    with MCPRegistry({"a": server.info}, [ToolConfig("x", ["a"])]) as registry:
+def test_schemas_are_in_the_format_of_openai_even_without_a_description():
+    with MCPRegistry({"a": ForeignServer(definition("silent")).info}, [ToolConfig("x", ["a"])]) as registry:
         [schema] = registry.get_mcp("x").get_tool_schemas()
     parameters = {"type": "object", "properties": {}}
-    function = {"name": "plain", "description": "Plain.", "parameters": parameters}
+    function = {"name": "silent", "description": "", "parameters": parameters}
     assert schema == {"type": "function", "function": function}
 
 

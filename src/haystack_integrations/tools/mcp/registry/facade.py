@@ -212,7 +212,12 @@ def _answered(resolved: ResolvedCall) -> ChatMessage:
 
 
 def _openai_schemas(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    return [{"type": "function", "function": dict(tool.tool_spec)} for tool in tools]
+    return [{"type": "function", "function": {**tool.tool_spec, "description": _description(tool)}} for tool in tools]
+
+
+def _description(tool: Tool) -> str:
+    # OpenAI allows an empty description, so a tool without one needs no substitute here.
+    return "" if tool.description in (tool.name, getattr(tool, "title", None)) else tool.description
 
 
 def _first_reply(reply: Reply) -> ChatMessage:
