@@ -625,7 +625,8 @@ def haystack_tool(function: Callable[[int], Any]) -> Tool:
     return Tool(name="double", description="Double a number.", parameters=parameters, function=function)
 
 
-def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank):
+@pytest.mark.parametrize("is_async", [False, True])
+def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank, is_async):
     made: list[int] = []
 
     def double(n: int) -> int:
@@ -648,7 +649,7 @@ def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank):
             )
             tools = journal.tools([plain, clerk, *payments])
             assert [type(tool).__name__ for tool in tools] == ["Tool", "ComponentTool", "MCPTool"]
-            told, asked = play(journal, tools, *script)
+            told, asked = play(journal, tools, *script, is_async=is_async)
             assert told[0] == "8"
             assert "a negative number" in told[1]
             assert len(asked) == len(script)
