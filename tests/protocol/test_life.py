@@ -10,7 +10,7 @@ import asyncio
 
 import pytest
 
-from haystack_integrations.tools.mcp.protocol.channel import SessionLife, SessionState
+from haystack_integrations.tools.mcp.protocol.channel import SessionLife, SessionOwner, SessionState
 from tests.support.rows import rows
 
 NEW, OPENING, OPEN = SessionState.NEW, SessionState.OPENING, SessionState.OPEN
@@ -30,7 +30,9 @@ DRAINING, LOST, CLOSED = SessionState.DRAINING, SessionState.LOST, SessionState.
 )
 async def test_a_session_has_one_reason_for_its_end_and_a_loss_is_reported_once(ends, reason, losses):
     told: list[str] = []
-    life = SessionLife(told.append)
+    owner = SessionOwner()
+    owner.lost = told.append
+    life = SessionLife(owner)
     life.state = OPEN
     for end in ends:
         life.end(*end)

@@ -97,7 +97,7 @@ class TestHeaders:
         network = Network(lambda _: httpx2.Response(200, headers={"Set-Cookie": "login=ann; Path=/"}))
         ann = Identity(key="ann", headers={})
         sender = network.sender()
-        sender.life.latest_identity = lambda: ann
+        sender.life.owner.latest_identity = lambda: ann
         await sender.send("GET", URL, {})
         await post(sender)
         assert [request.headers.get("cookie") for request in network.requests] == [None, None]
@@ -244,7 +244,7 @@ class TestThrottle:
     async def test_a_stream_is_neither_throttled_nor_throttles_others(self) -> None:
         sender = Network(busy(503, "60")).sender()
         assert (await sender.send("GET", URL, {})).status_code == 503
-        assert sender.life.throttle.seconds == 0
+        assert sender.life.owner.throttle.seconds == 0
 
 
 async def test_an_event_stream_is_not_read_as_a_body() -> None:

@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     CLOSED_DURING_CALL,
     MAX_WAIT_OUTSIDE_CALLS,
     SessionLife,
+    SessionOwner,
     SessionState,
 )
 from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
@@ -241,13 +242,14 @@ _CALLS_END_TIMEOUT = 0.5
 _KILLED_TIMEOUT = 1.0
 
 
-class Session:
+class Session(SessionOwner):
     """
     One generation: a client from its opening to its closing, in one task that owns it.
 
     The task connects the client, waits until its life is over, and closes it. All other code posts requests and waits.
     """
 
+    opens_client = True
     # All sessions that are not closed yet, so that neither garbage collection nor a fork finalises one.
     live: set[Session] = set()  # noqa: RUF012
 
@@ -258,7 +260,7 @@ class Session:
         server: str,
         *,
         on_end: Callable[[Session, str | None], None],
-        owner: object,
+        supervisor: object,
     ) -> None:
         """
         Initialize the Session.
@@ -268,9 +270,10 @@ class Session:
         :param server: Describes the server.
         :param on_end: Called when a session that was open has ended: with the reason, or with None if it was closed on
             purpose.
-        :param owner: The supervisor that opens it.
+        :param supervisor: What opens it.
         """
-        self.owner = owner
+        super().__init__()
+        self.supervisor = supervisor
         self.client: MCPClient = client
         self._server = server
         self._on_end = on_end
@@ -294,21 +297,31 @@ class Session:
         # The identity that made the latest request.
         self._latest_identity: Identity = current_identity.get()
         # The state of the session, why it ended, and when the server was heard last.
-        self.life: SessionLife = SessionLife(self._on_loss)
+        self.life: SessionLife = SessionLife(self)
         client.life = self.life
         self.request_tool: Callable[..., Coroutine[Any, Any, types.CallToolResult]] = client.request_tool
         self.life.redact = client.redactor.text
-        self.life.caller = self._latest_caller
-        self.life.requests_in_flight = lambda: [*self._watchdog.requests]
-        self.life.time_left = self._time_left
-        self.life.latest_identity = lambda: self._latest_identity
         self._watchdog = Watchdog(self.life)
         self._login_info = server_info if server_info._may_log_in else None
         # Whether the client supports pings, as far as is known.
         self._may_ping = True
 
-    def _latest_caller(self) -> Caller | None:
-        # A request of the server need not name the call that it belongs to; most often there is only one.
+    def requests_in_flight(self) -> list[asyncio.Task[Any]]:
+        """
+        Return the tasks of the requests in flight.
+        """
+        return [*self._watchdog.requests]
+
+    def latest_identity(self) -> Identity:
+        """
+        Return the identity of the latest request.
+        """
+        return self._latest_identity
+
+    def caller(self) -> Caller | None:
+        """
+        Return the caller of the latest request: the server need not name the call, and most often there is only one.
+        """
         latest = next(reversed(self._watchdog.requests.values()), None)
         return self._last_caller if latest is None else latest.caller
 
@@ -407,7 +420,10 @@ class Session:
             finally:
                 await abandoning
 
-    def _time_left(self) -> float | None:
+    def time_left(self) -> float | None:
+        """
+        Return how many seconds the request of the running task may still take.
+        """
         task = asyncio.current_task()
         request = None if task is None else self._watchdog.requests.get(task)
         if request is None:  # a request of the opening, or one in the background
@@ -448,7 +464,10 @@ class Session:
         for request in self._watchdog.requests.values():
             request.give_up()
 
-    def _on_loss(self, reason: str) -> None:
+    def lost(self, reason: str) -> None:
+        """
+        Note that the session was lost.
+        """
         if self.opened_at is not None:
             self._on_end(self, reason)
         if self.life.state is SessionState.DRAINING and not self._watchdog.requests:

@@ -370,8 +370,8 @@ class Supervisor:
         self._set_retries(self.server_info)
         client.on_change, client.on_question = self._server_changed, self.gate.answering
         client.on_gap = self._changes_missed
-        session = Session(client, self.server_info, self.description, on_end=self._session_ended, owner=self)
-        session.life.throttle = self.throttle
+        session = Session(client, self.server_info, self.description, on_end=self._session_ended, supervisor=self)
+        session.throttle = self.throttle
         return session
 
     async def cached_listing(self, timeout: float) -> ToolListing:
@@ -552,7 +552,7 @@ class Supervisor:
         self.session = None
         if self._opening is not None:
             self._opening.cancel()
-        await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.owner is self))
+        await asyncio.gather(*(session.close() for session in Session.of_running_loop() if session.supervisor is self))
 
 
 async def _result(shared: SharedTask[T]) -> T:

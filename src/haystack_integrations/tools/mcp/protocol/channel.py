@@ -199,9 +199,96 @@ class SessionState(Enum):
 STATES_TAKING_CALLS: Final = (SessionState.OPENING, SessionState.OPEN)
 
 
+# How long a request other than a tool call may wait for a server that is too busy, in seconds. Such requests have
+# timeouts of their own.
+MAX_WAIT_OUTSIDE_CALLS = 30.0
+
+
+def describe_throttle(seconds: float) -> str:
+    """
+    Return a clause which says that the server wants no requests.
+
+    :param seconds: For how long.
+    :returns: A clause.
+    """
+    return f"the server wants no requests for {seconds:.3g} s"
+
+
+class ServerThrottle:
+    """
+    For how long a server wants no requests (HTTP 429 and 503 with `Retry-After`).
+
+    It outlasts the session in which the server asked for the pause.
+    """
+
+    def __init__(self) -> None:
+        # In the seconds of `time.monotonic`.
+        self.until: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """
+        How many seconds are left; 0 if the server takes requests.
+        """
+        return max(self.until - monotonic(), 0.0)
+
+
+class SessionOwner:
+    """
+    What a session asks of the object that opened it. The base class stands for a program that opened a client itself.
+
+    The methods run in the event loop of the session and must not block.
+    """
+
+    # Whether the owner makes a client for each session. Otherwise, a client opens a new session at each connect.
+    opens_client: bool = False
+
+    def __init__(self) -> None:
+        self.throttle: ServerThrottle = ServerThrottle()
+
+    def lost(self, reason: str) -> None:
+        """
+        Note that the session was lost. Called once.
+
+        :param reason: Why.
+        """
+
+    def time_left(self) -> float | None:
+        """
+        Return how many seconds the request of the running task may still take.
+
+        :returns: Seconds; None for no limit.
+        """
+        return MAX_WAIT_OUTSIDE_CALLS
+
+    def latest_identity(self) -> Identity:
+        """
+        Return the identity for messages that belong to no request.
+
+        :returns: The latest one, which has the newest token.
+        """
+        return current_identity.get()
+
+    def requests_in_flight(self) -> list[asyncio.Task[Any]]:
+        """
+        Return the tasks of the requests in flight. A question of the server may belong to one of them.
+
+        :returns: The tasks.
+        """
+        return []
+
+    def caller(self) -> Caller | None:
+        """
+        Return the caller in whose event loop a handler runs if the server does not name the call.
+
+        :returns: The caller; None if there is none.
+        """
+        return None
+
+
 class SessionLife:
     """
-    The life of one session: its state, why it ended, and hooks that the opener of the session sets.
+    The life of one session: its state, its owner, and why it ended.
 
     .. code-block:: text
 
@@ -215,12 +302,13 @@ class SessionLife:
     first reason stays. This is used in the event loop of the session.
     """
 
-    def __init__(self, on_lost: Callable[[str], None] | None = None) -> None:
+    def __init__(self, owner: SessionOwner | None = None) -> None:
         """
         Initialize the SessionLife.
 
-        :param on_lost: Called once, with the reason, when a session is lost that its owner did not close.
+        :param owner: What opened the session. By default, the program itself.
         """
+        self.owner: SessionOwner = owner or SessionOwner()
         self.state: SessionState = SessionState.NEW
         self.reason: str | None = None
         # Set when the session is to be closed.
@@ -229,20 +317,6 @@ class SessionLife:
         self.redact: Callable[[str], str] = redact_text
         # When the server sent something last, in the seconds of `time.monotonic`.
         self.heard_at: float = 0.0
-        self._on_lost = on_lost
-        # Whether a `Session` opens and closes the client, and is notified of a loss.
-        self.has_owner: bool = on_lost is not None
-        # The opener of the session replaces the attributes below. Their functions must not block. How long the server
-        # wants no requests.
-        self.throttle: ServerThrottle = ServerThrottle()
-        # Returns how many seconds the request of the running task may still take; None for no limit.
-        self.time_left: Callable[[], float | None] = lambda: MAX_WAIT_OUTSIDE_CALLS
-        # Returns the identity for messages that belong to no request: the latest one, which has the newest token.
-        self.latest_identity: Callable[[], Identity] = current_identity.get
-        # Returns the tasks of the requests under way; a server's question may belong to one of them.
-        self.requests_in_flight: Callable[[], list[asyncio.Task[Any]]] = list
-        # Returns the caller in whose event loop a handler runs if the server does not name the call.
-        self.caller: Callable[[], Caller | None] = lambda: None
 
     def heard(self) -> None:
         """
@@ -302,42 +376,8 @@ class SessionLife:
             self.reason = self.redact(reason)
         if self.state is not SessionState.DRAINING:
             self.ended_event.set()
-        if is_new and self._on_lost is not None and self.loss is not None:
-            self._on_lost(self.loss)
-
-
-# How long a request other than a tool call may wait for a server that is too busy, in seconds. Such requests have
-# timeouts of their own.
-MAX_WAIT_OUTSIDE_CALLS = 30.0
-
-
-def describe_throttle(seconds: float) -> str:
-    """
-    Return a clause which says that the server wants no requests.
-
-    :param seconds: For how long.
-    :returns: A clause.
-    """
-    return f"the server wants no requests for {seconds:.3g} s"
-
-
-class ServerThrottle:
-    """
-    For how long a server wants no requests (HTTP 429 and 503 with `Retry-After`).
-
-    It outlasts the session in which the server asked for the pause.
-    """
-
-    def __init__(self) -> None:
-        # In the seconds of `time.monotonic`.
-        self.until: float = 0.0
-
-    @property
-    def seconds(self) -> float:
-        """
-        How many seconds are left; 0 if the server takes requests.
-        """
-        return max(self.until - monotonic(), 0.0)
+        if is_new and self.loss is not None:
+            self.owner.lost(self.loss)
 
 
 class Transport(ABC):

@@ -152,10 +152,9 @@ class WireClient(MCPClient):
         :returns: List of available tools on the server.
         :raises MCPConnectionError: If connection to the server fails.
         """
-        if not self.life.has_owner:  # each connect opens a new session
+        if not self.life.owner.opens_client:
             await self.aclose()
-            throttle, self.life = self.life.throttle, SessionLife()
-            self.life.throttle = throttle
+            self.life = SessionLife(self.life.owner)
         if self._server_info is not None:
             self.redactor.learn(self._server_info._secrets())
         self.life.redact = self.redactor.text
@@ -186,7 +185,7 @@ class WireClient(MCPClient):
             await self._finish_handshake(channel, self._details)
             tools = await self._list_all()
             await transport.listening()
-            if not self.life.has_owner:
+            if not self.life.owner.opens_client:
                 self.life.opened()
             return tools
         except BaseException as error:
@@ -202,8 +201,8 @@ class WireClient(MCPClient):
     def _set_up_handlers(self) -> None:
         requests = self._server_requests = ServerRequests(self.handlers, self._describe(), self.redactor)
         requests.on_question = self.on_question
-        requests.caller = self.life.caller
-        requests.requests_in_flight = self.life.requests_in_flight
+        requests.caller = self.life.owner.caller
+        requests.requests_in_flight = self.life.owner.requests_in_flight
         self._cached.clear()
 
     async def _negotiate(self, channel: Channel) -> ServerDetails:
@@ -251,7 +250,7 @@ class WireClient(MCPClient):
         protocol = error if isinstance(error, ProtocolError) else None
         is_unauthorized = isinstance(error, RefusedError) and error.is_unauthorized
         # A diagnosis would send requests without a token.
-        needs_no_advice = is_unauthorized or self.life.throttle.seconds > 0
+        needs_no_advice = is_unauthorized or self.life.owner.throttle.seconds > 0
         advice = None if needs_no_advice else await self._advice()
         problem = with_full_stop(problem)
         wants_login = is_unauthorized or (self._connect_status or "").startswith(("401", "403"))

@@ -97,8 +97,8 @@ class HttpSender:
     :param timeout: How many seconds each phase of a request may take: `connect`, `write`, `pool` and `read`.
     :param auth: Authenticates the requests.
     :param max_message_size: How many bytes the body of a response may have after it was decompressed.
-    :param life: The life of the session. It is notified when something comes in, and knows identities, time limits and
-        secrets.
+    :param life: The life of the session. It is notified when something comes in. Its owner knows identities and time
+        limits.
     """
 
     transport: httpx2.AsyncBaseTransport
@@ -166,7 +166,7 @@ class HttpSender:
         merged, body = [*fields.values()], httpx2.ByteStream(content or b"")
         is_stream = method == "GET" or (exchange is not None and exchange.method == "subscriptions/listen")
         phases = {**self.timeout, "read": None} if is_stream else self.timeout
-        time_left, limit = self.life.time_left(), phases.get("connect")
+        time_left, limit = self.life.owner.time_left(), phases.get("connect")
         if time_left is not None and (limit is None or limit > _CONNECT_SHARE * time_left):
             phases = {**phases, "connect": _CONNECT_SHARE * time_left}
         extensions = {"timeout": phases, "may_log_in": may_log_in}
@@ -183,7 +183,7 @@ class HttpSender:
                 if wait is None:
                     return response
                 # This applies to all requests, whether this one can wait or not.
-                self.life.throttle.until = time.monotonic() + max(wait, _MIN_THROTTLE)
+                self.life.owner.throttle.until = time.monotonic() + max(wait, _MIN_THROTTLE)
                 status = status_of(response)
                 if not self._is_in_time(wait):
                     return response
@@ -192,7 +192,7 @@ class HttpSender:
 
     async def _wait_while_throttled(self, status: str) -> None:
         # Several requests may wait; one that is refused again sets a later time.
-        while (seconds := self.life.throttle.seconds) > 0:
+        while (seconds := self.life.owner.throttle.seconds) > 0:
             if not self._is_in_time(seconds):
                 because = f" (HTTP {status})" if status else ""
                 msg = f"{describe_throttle(seconds)}{because}"
@@ -200,7 +200,7 @@ class HttpSender:
             await asyncio.sleep(seconds)
 
     def _is_in_time(self, seconds: float) -> bool:
-        time_left = self.life.time_left()
+        time_left = self.life.owner.time_left()
         return time_left is None or seconds <= 0 or seconds < time_left
 
     async def _follow(self, request: httpx2.Request, exchange: Exchange | None) -> httpx2.Response:
@@ -284,7 +284,7 @@ class HttpSender:
 
     def _identity(self, method: str) -> Identity:
         """Return the identity of a request: its caller's for a POST, the latest one for others."""
-        return current_identity.get() if method == "POST" else self.life.latest_identity()
+        return current_identity.get() if method == "POST" else self.life.owner.latest_identity()
 
     async def read(self, response: httpx2.Response) -> bytes:
         """

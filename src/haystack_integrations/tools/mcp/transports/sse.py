@@ -75,7 +75,7 @@ class SseTransport(HttpTransport):
             return ConnectionError(f"the server answered with {content}, which is not an event stream")
         wait = retry_after(response)
         if wait is not None:
-            self._sender.life.throttle.until = time.monotonic() + wait
+            self._sender.life.owner.throttle.until = time.monotonic() + wait
         status = status_of(response)
         return RefusedError(f"the server answered with HTTP {status}", status=status)
 
