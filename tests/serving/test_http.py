@@ -251,6 +251,14 @@ async def test_allowed_host_names_and_web_pages_are_accepted_with_a_token() -> N
             assert (await client.post("/mcp", headers=headers)).status_code == status
 
 
+@pytest.mark.parametrize(("path", "other"), [("/mcp", "/mcp/"), ("/mcp/", "/mcp"), ("/", "/")])
+async def test_the_endpoint_is_also_served_with_or_without_a_slash_at_its_end(path: str, other: str) -> None:
+    server = create_mcp_server("shop", auth=Secret.from_token("s3cret"))
+    async with in_process(http_app(server, path=path)) as client:
+        for headers, status in (({}, 401), ({"authorization": "Bearer s3cret", "accept": "application/json"}, 400)):
+            assert (await client.post(other, headers=headers)).status_code == status
+
+
 async def test_the_servers_own_health_route_is_used() -> None:
     server = FastMCP("own")
 

@@ -246,6 +246,11 @@ def http_app(
         allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
         allowed_origins=list(allowed_origins or ()),
     )
+    # Starlette would redirect `/mcp/` to `/mcp` at the scheme and the host that a proxy uses, not at those of clients.
+    endpoint = next(each for each in app.router.routes if isinstance(each, Route) and each.path == path)
+    other = path.rstrip("/") if path.endswith("/") else f"{path}/"
+    if other:
+        app.router.routes.append(Route(other, endpoint.endpoint, methods=endpoint.methods))
     # The last route, so that the server's own route at the same path takes precedence.
     app.router.routes.append(Route("/health", _answer_health))
     # Otherwise, uvicorn would log a traceback if a client disconnects while it sends a request.
