@@ -182,7 +182,9 @@ class TestAnswersOfTheServer:
             f"200 OK with text/event-stream{NOT_MCP}",
         ),
         (202, {}, f"202 Accepted{NOT_MCP}"),
-        (407, {"text": "sorry"}, "407 Proxy Authentication Required."),
+        # The lack of a client certificate, as nginx reports it.
+        (400, {"html": "<title>No cert</title>"}, f"400 Bad Request with text/html (No cert){NOT_MCP}"),
+        (407, {"text": "sorry"}, "407 Proxy Authentication Required: check the credentials in the URL of the proxy."),
         (421, {}, "421 Misdirected Request: add the host name to those that the server allows."),
         (429, {}, "429 Too Many Requests."),
         (520, {}, "520."),
@@ -197,6 +199,7 @@ class TestAnswersOfTheServer:
         (403, {"text": "Only at localhost:80"}, f"403 Forbidden (Only at localhost:80): {FORBIDDEN_HOST}"),
         (403, {"json": {"error": "Bad Host"}}, f'403 Forbidden ({{"error":"Bad Host"}}): {FORBIDDEN_HOST}'),
         (403, {"html": "<h1>No</h1>"}, f"403 Forbidden: {FORBIDDEN_HOST}"),
+        (403, {"html": "<title>403 Forbidden</title>"}, f"403 Forbidden: {FORBIDDEN_HOST}"),
     )
     @rows("transport", "sse", "streamable-http")
     async def test_the_report_names_the_status_and_says_what_to_do(self, transport, status, answer, expected):

@@ -375,6 +375,13 @@ class TestLogs:
                 await http.get(peer.url)
         assert "(b'X-Echo', b'***')" in caplog.text and SECRET not in caplog.text
 
+    def test_the_credentials_of_a_socks_proxy_are_not_logged(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.DEBUG)
+        with http_route.redacted_logs(str):  # a proxy of the environment is not a secret of the server info
+            started = f"setup_socks5_connection.started auth=(b'alice', b'{SECRET}') timeouts={{'read': None}}"
+            logging.getLogger("httpcore2.socks").debug(started)
+        assert "auth=*** timeouts={'read': None}" in caplog.text and SECRET not in caplog.text
+
 
 def test_opening_many_sessions_at_once_leaves_few_threads_behind():
     before = set(threading.enumerate())

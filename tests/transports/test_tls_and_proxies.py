@@ -205,9 +205,9 @@ async def test_the_error_says_that_a_proxy_wants_credentials(http_server: Any) -
     async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
         said = await asyncio.to_thread(failure, describe(server, tls=False, proxy=url))
-        assert "407 Proxy Authentication Required" in said
+        assert "407 Proxy Authentication Required: check the credentials in the URL of the proxy" in said
         said += await asyncio.to_thread(failure, describe(server, proxy=url))
-        assert "(through the proxy 127.0.0.1)" in said
+        assert "(through the proxy 127.0.0.1) cannot be reached: check the credentials in the URL of the proxy" in said
         assert proxy.requests == [] and "wr0ng" not in said
 
 

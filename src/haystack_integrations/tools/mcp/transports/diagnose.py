@@ -39,6 +39,7 @@ _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 # An endpoint event and the answer to a ping take a few hundred bytes; the limit is for servers that send anything else.
 _BODY_LIMIT = 65_536
 _ENDPOINT_EVENT = re.compile(rb"^event: ?endpoint\s", re.MULTILINE)
+_TITLE = re.compile("<title>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 _JSON_RPC = re.compile(rb'"jsonrpc"\s*:\s*"2.0"')
 _OTHER_TRANSPORT: dict[TransportName, TransportName] = {"sse": "streamable-http", "streamable-http": "sse"}
 _ENDPOINT_NAMES = {"sse": "an SSE endpoint", "streamable-http": "a streamable HTTP endpoint"}
@@ -64,6 +65,10 @@ _FAILURES: dict[type[BaseException], str] = {
         "The TLS handshake with {place} fails ({error}): the server speaks plain HTTP there (use http://), or refuses "
         "this client, perhaps for the lack of a client certificate (client_cert=)."
     ),
+    httpx2.ProxyError: (
+        "{place} cannot be reached: check the credentials in the URL of the proxy, which hosts and ports it allows, and "
+        "that the server is up."
+    ),
     httpx2.RemoteProtocolError: _NO_HTTP,
     httpx2.ReadError: _NO_HTTP,
     Exception: "{place} cannot be reached ({error.__class__.__name__}).",
@@ -73,7 +78,7 @@ _FAILURES: dict[type[BaseException], str] = {
 @dataclass(frozen=True)
 class _Answer:
     """
-    A response, the transport that its body proves, if any, and the text of its body.
+    A response, the transport that its body proves, if any, and its text, or the title of a page.
     """
 
     response: httpx2.Response
@@ -175,6 +180,7 @@ class Diagnosis:
             return f"{finding}, a redirect: use {where}, if it is the intended server.", True
         if status in {401, 403}:
             challenge = self._redacted_text(response.headers.get("www-authenticate") or answer.text)
+            challenge = "" if challenge in finding else challenge
             finding += f" ({challenge})" if challenge else ""
             if "authorization" in response.request.headers:
                 return f"{finding}: the credentials in `token` or in `headers` were not accepted.", True
@@ -186,11 +192,15 @@ class Diagnosis:
             return None if self.has_auth else f"{finding}: {credentials}.", True
         if status == httpx2.codes.MISDIRECTED_REQUEST:
             return f"{finding}: add the host name to those that the server allows.", True
-        if response.is_server_error or status in {407, 429}:
+        if status == httpx2.codes.PROXY_AUTHENTICATION_REQUIRED:
+            return f"{finding}: check the credentials in the URL of the proxy.", True
+        if response.is_server_error or status == httpx2.codes.TOO_MANY_REQUESTS:
             return f"{finding}.", True
         if answer.transport == self.transport:
             return None, True
         content = self._redacted_text(media_type(response))
+        if content == "text/html" and answer.text:  # nginx explains the lack of a client certificate only there
+            content += f" ({self._redacted_text(answer.text)})"
         return f"{finding}{f' with {content}' if content else ''}, not MCP: check the URL.", False
 
     async def _probe_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
@@ -238,8 +248,11 @@ async def _read(response: httpx2.Response) -> tuple[TransportName | None, str]:
                 transport = "streamable-http"
             if transport or len(body) > _BODY_LIMIT:
                 break
-    is_text = media_type(response) in {"text/plain", "application/json", ""}
-    return transport, body.decode(errors="replace").strip() if is_text else ""
+    text = body.decode(errors="replace").strip()
+    if media_type(response) == "text/html":
+        title = _TITLE.search(text)
+        return transport, title[1].strip() if title else ""
+    return transport, text if media_type(response) in {"text/plain", "application/json", ""} else ""
 
 
 def _path(url: httpx2.URL) -> str:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
+import re
 import socket
 import ssl
 import urllib.request
@@ -41,6 +42,9 @@ from haystack_integrations.tools.mcp.transports.server_infos import HttpServerIn
 _KEEPALIVE_EXPIRY = 2.5
 # Limited because every request searches the idle connections.
 _MAX_IDLE_CONNECTIONS = 20
+
+# The credentials of a SOCKS proxy as httpcore2 logs them, which are not those of a URL: they are decoded.
+_SOCKS_AUTH = re.compile(r"\bauth=\(b.*(?= timeouts=)")
 
 # Removes the secrets from what libraries log about the requests that are made in this context.
 _redact: ContextVar[Callable[[str], str] | None] = ContextVar("haystack_mcp_redact", default=None)
@@ -305,7 +309,8 @@ def redacted_logs(redact: Callable[[str], str] | None) -> Iterator[None]:
 
 class _Redaction(logging.Filter):
     """
-    Redacts URLs, which httpx2 logs at level INFO, and headers of responses, which httpcore2 logs at level DEBUG.
+    Redacts URLs, which httpx2 logs at level INFO, and what httpcore2 logs at level DEBUG: headers of responses, and the
+    credentials of a SOCKS proxy.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -313,7 +318,7 @@ class _Redaction(logging.Filter):
         if redact is not None:
             if isinstance(record.args, tuple):
                 record.args = tuple(redact_url(str(arg)) if isinstance(arg, httpx2.URL) else arg for arg in record.args)
-            record.msg, record.args = redact(record.getMessage()), None
+            record.msg, record.args = redact(_SOCKS_AUTH.sub("auth=***", record.getMessage())), None
         return True
 
 
