@@ -26,8 +26,10 @@ from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import Middleware, MiddlewareContext
 from haystack.tools import Tool, create_tool_from_function
 from haystack.utils import Secret
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Mount
 
 from haystack_integrations.tools.mcp import MCPError, MCPToolset, StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.serving import (
@@ -268,6 +270,14 @@ async def test_the_servers_own_health_route_is_used() -> None:
 
     async with in_process(http_app(server)) as client:
         assert (await client.get("/health")).text == "fine"
+
+
+async def test_load_balancers_may_ask_for_the_health_under_any_name() -> None:
+    app = http_app(FastMCP("balanced"), allowed_hosts=["mcp.example.com"])
+    outer = Starlette(lifespan=app.router.lifespan_context, routes=[Mount("/tools", app)])
+    async with in_process(outer) as client:
+        for path, status in (("/tools/health", 200), ("/tools/mcp", 421)):
+            assert (await client.get(path, headers={"host": "10.1.2.3:8000"})).status_code == status
 
 
 def test_no_part_of_an_answer_waits_for_a_tcp_acknowledgement() -> None:

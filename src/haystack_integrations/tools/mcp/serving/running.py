@@ -42,7 +42,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,6 +75,7 @@ _Path = Annotated[str, AfterValidator(_check_path)]
 _BodySize = Annotated[int, Field(ge=1, le=LARGEST_BODY)]
 _GracePeriod = Annotated[float, Field(ge=0.1, le=3600)]
 _DEFAULT_PORT = 8000
+_HEALTH_PATH = "/health"
 # Seconds within which a worker must answer the supervisor. A new one cannot while it imports Haystack and a model.
 _WORKER_TIMEOUT = 60
 # The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
@@ -251,8 +252,8 @@ def http_app(
     other = path.rstrip("/") if path.endswith("/") else f"{path}/"
     if other:
         app.router.routes.append(Route(other, endpoint.endpoint, methods=endpoint.methods))
-    # The last route, so that the server's own route at the same path takes precedence.
-    app.router.routes.append(Route("/health", _answer_health))
+    if not any(isinstance(each, Route) and each.path == _HEALTH_PATH for each in app.router.routes):
+        app.add_middleware(_AnswerHealth, guard=guard)  # before Host is checked
     # Otherwise, uvicorn would log a traceback if a client disconnects while it sends a request.
     app.add_exception_handler(ClientDisconnect, lambda _request, _error: Response(status_code=400))
     lifespan = app.router.lifespan_context
@@ -297,12 +298,29 @@ class _RefuseWhileStopping:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if self._guard.is_stopping and scope["type"] == "http" and "mcp-session-id" not in Headers(scope=scope):
-            app = Response("The server is stopping", 503, {"Retry-After": "1", "Connection": "close"})
+            app = _stopping_response()
         await app(scope, receive, send)
 
 
-async def _answer_health(_request: Request) -> JSONResponse:
-    return JSONResponse({"status": "ok"})
+class _AnswerHealth:
+    """
+    Answers `GET /health`, whatever its Host is: load balancers send the address of the machine, or no Host at all.
+    """
+
+    def __init__(self, app: ASGIApp, guard: CallGuard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        if is_read and scope["path"].removeprefix(scope.get("root_path", "")) == _HEALTH_PATH:
+            app = _stopping_response() if self._guard.is_stopping else JSONResponse({"status": "ok"})
+        await app(scope, receive, send)
+
+
+def _stopping_response() -> Response:
+    return Response("The server is stopping", 503, {"Retry-After": "1", "Connection": "close"})
 
 
 @checked()
