@@ -31,7 +31,15 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
-from haystack_integrations.tools.mcp import FromState, MCPConnection, MCPToolset, ToolOptions
+from haystack_integrations.tools.mcp import (
+    FromState,
+    InProcessServerInfo,
+    MCPConnection,
+    MCPHandlers,
+    MCPSampling,
+    MCPToolset,
+    ToolOptions,
+)
 from haystack_integrations.tools.mcp.budgets import call_budget
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
@@ -48,6 +56,7 @@ from haystack_integrations.tools.mcp.errors import (
 )
 from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from tests.durable.conftest import cause_of
+from tests.servers.asking_server import build_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -703,6 +712,22 @@ def test_an_agent_as_a_tool_is_continued_inside(journal, bank):
             assert ask(payments, *replies)["last_message"].text == "paid"
     assert bank.calls == [("pay", {"amount": 3})]
     assert next(entry.attempt for entry in journal.calls("run") if entry.place.name == "clerk") == 2
+
+
+def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):
+    script = [call("ask_model", prompt="tea?"), say("lovely"), say("done")]
+    for replies in (script, []):
+        model = journal.generator(ScriptedChatGenerator(replies))
+        handlers = MCPHandlers(sampling=MCPSampling(chat_generator=model))
+        with MCPToolset(InProcessServerInfo(build_server()), handlers=handlers) as asking, journal.run("run"):
+            result = Agent(chat_generator=model, tools=asking).run(messages=GO)
+        assert result["last_message"].text == "done"
+
+
+def test_a_recorded_generator_takes_a_text_in_place_of_messages(journal):
+    for replies in ([say("hello")], []):
+        with journal.run("run"):
+            assert journal.generator(ScriptedChatGenerator(replies)).run("go")["replies"][0].text == "hello"
 
 
 async def test_a_streaming_callback_gets_the_recorded_text(journal):

@@ -42,6 +42,7 @@ from haystack_integrations.tools.mcp.durable.run import (
     in_scope,
     request_of,
     scope,
+    scope_of_call,
     unknown_call,
 )
 from haystack_integrations.tools.mcp.durable.store import Entry, RecordedRun, Store
@@ -380,7 +381,7 @@ class JournaledChatGenerator:
     @component.output_types(replies=list[ChatMessage])
     def run(
         self,
-        messages: list[ChatMessage],
+        messages: list[ChatMessage] | str,
         streaming_callback: StreamingCallbackT | None = None,
         generation_kwargs: dict[str, Any] | None = None,
         *,
@@ -420,7 +421,7 @@ class JournaledChatGenerator:
     @component.output_types(replies=list[ChatMessage])
     async def run_async(
         self,
-        messages: list[ChatMessage],
+        messages: list[ChatMessage] | str,
         streaming_callback: StreamingCallbackT | None = None,
         generation_kwargs: dict[str, Any] | None = None,
         *,
@@ -457,7 +458,7 @@ class JournaledChatGenerator:
                 await waiting
         return {"replies": replies}
 
-    async def _ask(self, messages: list[ChatMessage], options: dict[str, Any]) -> dict[str, Any]:
+    async def _ask(self, messages: list[ChatMessage] | str, options: dict[str, Any]) -> dict[str, Any]:
         if hasattr(self.chat_generator, "run_async"):
             return await self.chat_generator.run_async(messages=messages, **options)  # type: ignore[no-any-return]
         return await asyncio.to_thread(self.chat_generator.run, messages=messages, **options)
@@ -517,7 +518,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with in_scope(_scope_of_call(entry)):
+            with in_scope(scope_of_call(entry)):
                 result = super().invoke(**kwargs)
         except ToolInvocationError as error:
             opened.record_state(entry, "failed", failure("", str(error)))
@@ -535,7 +536,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with in_scope(_scope_of_call(entry)):
+            with in_scope(scope_of_call(entry)):
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
             await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
@@ -554,11 +555,6 @@ class _JournaledTool(Tool):
             return _decode(entry.result["value"])
         # `RunJournal.decide` writes only this form, because it does not know the kind of tool.
         return entry.result["content"][0]["text"]
-
-
-def _scope_of_call(entry: Entry) -> str:
-    place = entry.place
-    return f"{place.scope}/{place.step}.{place.name}.{place.fingerprint[:12]}.{place.occurrence}"
 
 
 def _runs_an_agent(tool: Tool) -> bool:

@@ -108,6 +108,17 @@ def in_scope(path: str) -> Iterator[None]:
         scope.reset(token)
 
 
+def scope_of_call(entry: Entry) -> str:
+    """
+    Return the path of what runs within a call.
+
+    :param entry: The record of the call.
+    :returns: The path.
+    """
+    place = entry.place
+    return f"{place.scope}/{place.step}.{place.name}.{place.fingerprint[:12]}.{place.occurrence}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class UnknownCall:
     """
@@ -359,7 +370,7 @@ class OpenRun(CallRecorder):
         entry, is_due = self._begin_call(call)
         if not is_due:
             return _result(entry)
-        with self._running():
+        with self._running(entry):
             while True:
                 try:
                     result = send(self._request(call, entry))
@@ -377,7 +388,7 @@ class OpenRun(CallRecorder):
         entry, is_due = await asyncio.to_thread(self._begin_call, call)
         if not is_due:
             return _result(entry)
-        with self._running():
+        with self._running(entry):
             while True:
                 try:
                     result = await send(self._request(call, entry))
@@ -387,11 +398,13 @@ class OpenRun(CallRecorder):
                     return await asyncio.to_thread(self._finish, entry, call, result)
 
     @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _running(self, entry: Entry) -> Iterator[None]:
         with self._lock:
             self._calls_in_flight += 1
         try:
-            yield
+            # A handler that answers the server runs on behalf of the call, which may not be sent in a continued run.
+            with in_scope(scope_of_call(entry)):
+                yield
         finally:
             with self._lock:
                 self._calls_in_flight -= 1
@@ -713,18 +726,18 @@ def _fingerprint(arguments: Any) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def request_of(messages: Sequence[ChatMessage], tools: Sequence[Any]) -> dict[str, Any]:
+def request_of(messages: Sequence[ChatMessage] | str, tools: Sequence[Any]) -> dict[str, Any]:
     """
     Describe the parts of a request to the model that must be the same when a run is continued.
 
     Tool results are not part of it, because their order may differ, nor are system messages, which may contain dates.
 
-    :param messages: The messages.
+    :param messages: The messages, or the text of a user's message.
     :param tools: The tools.
     :returns: Roles and hashes of the messages, and hashes of the tools by their names.
     """
     shape = []
-    for message in messages:
+    for message in [ChatMessage.from_user(messages)] if isinstance(messages, str) else messages:
         if message.is_from("user"):
             parts = len(message.texts) + len(message.images) + len(message.files)
             content: Any = [message.texts, parts]
