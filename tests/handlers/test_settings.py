@@ -16,6 +16,7 @@ from haystack.utils import Secret
 from mcp import types
 
 from haystack_integrations.tools.mcp import AskUser, MCPHandlers, MCPSampling, MCPToolset, StdioServerInfo
+from haystack_integrations.tools.mcp.durable import JournaledChatGenerator
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later
 from haystack_integrations.tools.mcp.handlers.sampling import generation_kwargs
 from tests.support.rows import rows
@@ -117,4 +118,5 @@ def test_a_generator_gets_the_options_under_its_own_names(class_name, attributes
     params = types.CreateMessageRequestParams(
         messages=[], max_tokens=9, temperature=0.5, stop_sequences=["."], tools=tools, tool_choice=choice
     )
-    assert generation_kwargs(MCPSampling(chat_generator=generator), params) == expected
+    for each in (generator, JournaledChatGenerator(generator)):
+        assert generation_kwargs(MCPSampling(chat_generator=each), params) == expected

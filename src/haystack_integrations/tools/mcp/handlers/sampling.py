@@ -256,8 +256,10 @@ def generation_kwargs(settings: MCPSampling, params: types.CreateMessageRequestP
     :param params: The request.
     :returns: The `generation_kwargs`.
     """
-    class_name = type(settings.chat_generator).__name__
-    has_other_provider = bool(getattr(settings.chat_generator, "api_base_url", None))
+    # A wrapper, such as a JournaledChatGenerator, has the generator of the model.
+    generator = getattr(settings.chat_generator, "chat_generator", settings.chat_generator)
+    class_name = type(generator).__name__
+    has_other_provider = bool(getattr(generator, "api_base_url", None))
     requires_tool = params.tool_choice is not None and params.tool_choice.mode == "required"
     required_choice = next((value for part, value in _REQUIRED.items() if part in class_name), "required")
     names: dict[str, str | None] = {name: name for name in ("max_tokens", "temperature", "stop", "tool_choice")}
