@@ -230,6 +230,11 @@ def test_shared(mcp_cassette, n):
     with mcp_cassette:
         assert pay(MCPToolset(Bank().info) if "SERVER" in os.environ else absent()) == "paid {'amount': 1}"
 
+@pytest.mark.parametrize("amount", [1, 2, 3], ids=["1 + 2?", "1 * 2?", 300 * "x"])
+def test_each(mcp_cassette, amount):
+    with mcp_cassette, MCPToolset(Bank().info) if "SERVER" in os.environ else absent() as tools:
+        assert tools["pay"].call(amount=amount).text
+
 class TestLooks:
     def test_own(self, mcp_cassette):
         with mcp_cassette, MCPToolset(Bank().info) if "SERVER" in os.environ else absent() as tools:
@@ -249,17 +254,19 @@ def test_the_pytest_plugin_records_and_replays(tmp_path, monkeypatch):
         return run_to_end(words, limit=250, cwd=tmp_path).stdout
 
     missing = tested()
-    assert "4 failed" in missing
+    assert "7 failed" in missing
     assert "There is no cassette" in missing
     with monkeypatch.context() as patch:
         patch.setenv("SERVER", "1")
-        assert "4 passed" in tested("--mcp-record-mode=once")
-    assert sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json")) == [
+        assert "7 passed" in tested("--mcp-record-mode=once")
+    written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json"))
+    assert sum("test_each" in path for path in written) == 3
+    assert [path for path in written if "test_each" not in path] == [
         "cassettes/test_page/TestLooks.test_own.json",
         "cassettes/test_page/test_own.json",
         "shared.json",
     ]
-    assert "4 passed" in tested()
+    assert "7 passed" in tested()
 
 
 def test_the_pytest_plugin_imports_nothing_until_it_is_used():

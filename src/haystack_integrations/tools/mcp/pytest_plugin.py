@@ -9,12 +9,16 @@ The pytest plugin that plays cassettes. It imports nothing until a test uses it.
 from __future__ import annotations
 
 import re
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.durable import Cassette
+
+# Longer names of cassettes are cut. File systems allow 255 characters.
+_MAX_NAME = 150
 
 _FILE = "mcp_cassette(file): the cassette of `mcp_cassette`, relative to the folder of the test"
 
@@ -53,6 +57,8 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
     # The name includes the test's classes, because several classes may have tests of the same name.
     test = request.node.nodeid.partition("::")[2].replace("::", ".")
     file_name = re.sub(r"[^\w.-]+", "_", test)
+    if len(file_name) > _MAX_NAME or re.search(r"[^][\w.-]", test):  # parameters may differ in other characters only
+        file_name = f"{file_name[:_MAX_NAME]}-{zlib.crc32(test.encode()):08x}"
     file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{file_name}.json"
     mode: Any = request.config.getoption("--mcp-record-mode")
     return Cassette(request.path.parent / file, mode)
