@@ -29,6 +29,7 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.tools import ComponentTool, Tool
 from haystack.utils import Secret
 from mcp import types
+from mcp.server.mcpserver import Context, MCPServer
 
 from haystack_integrations.components.tools.mcp import MCPToolCaller
 from haystack_integrations.tools.mcp import (
@@ -722,6 +723,30 @@ def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):
         with MCPToolset(InProcessServerInfo(build_server()), handlers=handlers) as asking, journal.run("run"):
             result = Agent(chat_generator=model, tools=asking).run(messages=GO)
         assert result["last_message"].text == "done"
+
+
+def test_a_run_in_which_a_session_was_opened_is_not_that_of_later_questions_of_its_server(journal):
+    server, both = MCPServer("critic"), asyncio.Barrier(2)
+
+    @server.tool()
+    async def ask(prompt: str, ctx: Context) -> str:
+        await both.wait()  # with two calls under way, the server does not say for which one it asks
+        message = types.SamplingMessage(role="user", content=types.TextContent(text=prompt))
+        return (await ctx.session.create_message([message], max_tokens=9)).content.text  # type: ignore[union-attr]
+
+    agents = journal.generator(
+        ScriptedChatGenerator([calls(("ask", {"prompt": "1"}), ("ask", {"prompt": "2"})), say("done")] * 2)
+    )
+    model = journal.generator(ScriptedChatGenerator([say("yes")] * 4), "sampling")
+    asking = MCPToolset(
+        InProcessServerInfo(server, negotiation="handshake"),
+        handlers=MCPHandlers(sampling=MCPSampling(chat_generator=model)),
+    )
+    for name in ("run", "next"):
+        with journal.run(name):
+            messages = Agent(chat_generator=agents, tools=asking).run(messages=GO)["messages"]
+        assert [each.result for message in messages for each in message.tool_call_results] == ["yes"] * 2
+    asking.close()
 
 
 def test_a_recorded_generator_takes_a_text_in_place_of_messages(journal):

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from haystack import logging
 
 from haystack_integrations.tools.mcp.connection.limits import extended_by_logins
-from haystack_integrations.tools.mcp.connection.requests import ToolListing
+from haystack_integrations.tools.mcp.connection.requests import ToolListing, call_recorder
 from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor, Caller, caller_of_operation, keep_forever
@@ -345,10 +345,11 @@ class Session(SessionOwner):
             raise self._not_opened(msg)
         opened: asyncio.Future[None] = loop.create_future()
         self._last_caller = caller_of_operation.get()
-        # The session outlives the operation that opens it.
+        # The session outlives the operation that opens it, and its durable run.
         context = contextvars.copy_context()
         context.run(caller_of_operation.set, None)
         context.run(current_request.set, None)
+        context.run(call_recorder.set, None)
         self._task = asyncio.create_task(self._run(opened), context=context)
         Session.live.add(self)
 
