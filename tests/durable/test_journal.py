@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnection,
     MCPHandlers,
     MCPSampling,
+    MCPSearchableToolset,
     MCPToolset,
     ToolOptions,
 )
@@ -665,6 +666,11 @@ def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank, is_
             assert len(asked) == len(script)
     assert sorted(made) == [-1, 4]
     assert bank.calls == [("pay", {"amount": 3})]
+
+
+def test_a_toolset_that_is_not_yet_connected_keeps_its_tools(journal, bank):
+    cold, catalog = MCPToolset(bank.info), MCPSearchableToolset(MCPToolset(bank.info))
+    assert journal.tools([cold, catalog, haystack_tool(abs)])[:2] == [cold, catalog]
 
 
 def test_a_call_of_a_haystack_tool_is_found_whatever_the_values_from_state(journal):

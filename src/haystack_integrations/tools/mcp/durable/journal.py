@@ -30,6 +30,7 @@ from haystack.tools.tool import Tool
 from haystack.utils import Secret, deserialize_chatgenerator_inplace
 from pydantic import Field, InstanceOf
 
+from haystack_integrations.tools.mcp.connection.context_managed import Compound
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
@@ -134,7 +135,7 @@ class RunJournal:
         """
         return JournaledChatGenerator(chat_generator, name)
 
-    def tools(self, tools: Iterable[Tool | Toolset]) -> list[Tool]:
+    def tools(self, tools: Iterable[Tool | Toolset]) -> list[Tool | Toolset]:
         """
         Make Haystack tools record their calls in an open run. MCP tools and toolsets do so by themselves.
 
@@ -143,15 +144,15 @@ class RunJournal:
         has no result may have run, so that `on_unknown` decides.
 
         :param tools: Tools, and toolsets whose tools are taken.
-        :returns: Copies of the tools; MCP tools are returned unchanged.
+        :returns: Copies of the tools; MCP tools and toolsets are returned unchanged.
         :raises ValueError: If something is not a tool.
         """
-        found: list[Tool] = []
+        found: list[Tool | Toolset] = []
         for each in tools:
-            if isinstance(each, Toolset):
-                found += self.tools(list(each))
-            elif isinstance(each, MCPTool):
+            if isinstance(each, MCPTool | MCPToolset | Compound):  # a toolset knows its tools only when it is connected
                 found.append(each)
+            elif isinstance(each, Toolset):
+                found += self.tools(list(each))
             elif isinstance(each, Tool):
                 found.append(_with_journal(each))
             else:
