@@ -21,7 +21,9 @@ from mcp import MCPError, types
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo, MCPTool, MCPToolset, StdioServerInfo, ToolOptions
+from haystack_integrations.tools.mcp.connection.requests import ToolListing
 from haystack_integrations.tools.mcp.durable import Cassette, JournaledChatGenerator, RunJournal
+from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.errors import MCPInvocationError, MCPRunChangedError, MCPRunError
 from tests.durable.conftest import cause_of
 from tests.support.foreign_server import ForeignServer, definition, text_result
@@ -126,6 +128,19 @@ def test_an_exported_run_is_a_cassette_without_well_known_tokens(file, tmp_path)
     assert token not in file.read_text()
     with Cassette(file), absent() as tools:
         assert texts(tools, []) == first
+
+
+def test_servers_are_found_if_the_checkout_is_in_another_folder(file):
+    listings = {
+        f"stdio server `/home/me/bin/python /home/me/{name}.py`": ToolListing(tools=[definition(name, AMOUNT)])
+        for name in ("pay", "look")
+    }
+    write_cassette(file, [], listings)
+    with Cassette(file):
+        for name in ("look", "pay"):
+            tools = MCPToolset(StdioServerInfo("/ci/bin/python", [f"/ci/checkout/{name}.py"]))
+            tools.warm_up()
+            assert [tool.name for tool in tools] == [name]
 
 
 def test_mode_all_records_again_equal_runs_give_equal_files_and_failed_blocks_write_nothing(file):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -92,8 +93,9 @@ class _PlayedRun(OpenRun):
 
     def listing(self, server: str) -> ToolListing:
         # The test may start the server from another folder, under another description. A single server is unambiguous.
-        only = next(iter(self.listings.values())) if len(self.listings) == 1 else None
-        found = self.listings.get(server, only)
+        same_program = [each for known, each in self.listings.items() if _program(known) == _program(server)]
+        candidates = same_program or list(self.listings.values())
+        found = self.listings.get(server, candidates[0] if len(candidates) == 1 else None)
         if found is None:
             known = ", ".join(self.listings) or "none"
             msg = (
@@ -116,6 +118,13 @@ class _PlayedRun(OpenRun):
             "--mcp-record-mode=all."
         )
         return MCPRunChangedError(msg)
+
+
+def _program(server: str) -> str:
+    """
+    Return the description of a server without the folders in its command.
+    """
+    return re.sub(r"[^\s`]*[/\\]", "", server)
 
 
 def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolListing]) -> None:
