@@ -29,7 +29,7 @@ from tests.support.rows import rows
 FILES = Path(__file__).parent / "files"
 KEY = "s3ntinel-of-a-key"
 
-VARIABLES = ("API_KEY", "API_BASE_URL", "AUTH_TOKEN", "CLAUDE_PLUGIN_ROOT", "DB_URL", "MY_SERVICE_TOKEN")
+VARIABLES = ("API_KEY", "API_BASE_URL", "AUTH_TOKEN", "DB_URL", "MY_SERVICE_TOKEN")
 VARIABLES += ("GITHUB_PERSONAL_ACCESS_TOKEN", "PERPLEXITY_KEY", "NOTES_FOLDER", "NOTES_KEY", "ISSUES_TOKEN")
 VARIABLES += ("DATABASE_URL", "SEARCH_KEY")
 
@@ -71,10 +71,12 @@ SERVERS = {
         "/Users/username/Downloads",
         "brave-search": "BRAVE_API_KEY=YOUR_API_KEY_HERE APPDATA=C:\\Users\\user\\AppData\\Roaming\\ npx -y "
         "@modelcontextprotocol/server-brave-search",
+        "tickets": "AUTH_HEADER=Bearer YOUR_TOKEN_HERE npx mcp-remote https://tickets.example.com/mcp --header "
+        "Authorization:${AUTH_HEADER}",
     },
     "claude_code.mcp.json": {
         "api-server": f"http {KEY}/mcp Authorization: Bearer {KEY}",
-        "database-tools": f"DB_URL={KEY} {KEY}/servers/db-server --config {KEY}/config.json",
+        "database-tools": f"DB_URL={KEY} {FILES}/servers/db-server --config {FILES}/config.json",
         "asana": "sse https://mcp.asana.com/sse",
     },
     "cursor.mcp.json": {
@@ -103,6 +105,7 @@ SERVERS = {
         "database": f"DATABASE_URL={KEY} node dist/server.js (in /srv/database-server)",
         "search": f"http https://search.example.com/mcp X-API-Key: Key {KEY}",
         "events": "sse https://events.example.com/sse",
+        "issues": f"http https://issues.example.com/mcp Authorization: Bearer {KEY}",
     },
     "roo.mcp.json": {
         "notes": f"NOTES_KEY={KEY} npx -y notes-server {FILES}",

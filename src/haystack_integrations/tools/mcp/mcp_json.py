@@ -9,8 +9,9 @@ Toolsets of the servers in configuration files of other MCP clients: finds the e
 
     ${NAME}, ${NAME:-default}, ${env:NAME}          kept, and turned into Secrets later
     {env:NAME}                                      the same as ${NAME}, in files of OpenCode
-    $NAME                                           likewise, as a whole value, if there is such a variable
+    $NAME, Bearer $NAME                             likewise, as a whole value, if there is such a variable
     ${workspaceFolder}, ${workspaceFolderBasename}  the folder of the file, or the one that contains `.vscode` etc.
+    ${CLAUDE_PLUGIN_ROOT}                           the same, in files of plugins of Claude Code
     ${userHome}, ${pathSeparator}, ${/}             the values of this machine
     ${input:ID}                                     a value that VS Code prompts for: from `inputs`, or its default
 """
@@ -59,15 +60,15 @@ _TRAILING_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
 
 _PLACEHOLDER = re.compile(
     r"\$\{(?:input:(?P<input>[^{}]+)"
-    r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|userHome|cwd|pathSeparator|/))\}"
+    r"|(?P<name>workspaceFolder|workspaceRoot|workspaceFolderBasename|CLAUDE_PLUGIN_ROOT|userHome|cwd|pathSeparator|/))\}"
 )
 _OPENCODE_VARIABLE = re.compile(r"(?<!\$)\{env:(?P<name>\w+)\}")
-_DOLLAR_VARIABLE = re.compile(r"\$(?P<name>[A-Z][A-Z0-9_]*)")
+_DOLLAR_VARIABLE = re.compile(r"(?P<scheme>(?:(?i:bearer|basic|token) )?)\$(?P<name>[A-Z][A-Z0-9_]*)")
 
 # Folders inside a workspace in which clients keep their files.
 _CLIENT_FOLDERS = frozenset(
     {".vscode", ".cursor", ".roo", ".kiro", ".gemini", ".windsurf", ".amazonq", ".continue", ".warp", ".zed"}
-    | {"settings", "mcpServers"}
+    | {".claude-plugin", "settings", "mcpServers"}
 )
 
 
@@ -169,7 +170,7 @@ class Configuration:
             folder = folder.parent
         self._folder = folder
         self._path_variables = {
-            **dict.fromkeys(("workspaceFolder", "workspaceRoot", "cwd"), str(folder)),
+            **dict.fromkeys(("workspaceFolder", "workspaceRoot", "CLAUDE_PLUGIN_ROOT", "cwd"), str(folder)),
             "workspaceFolderBasename": folder.name,
             "userHome": os.path.expanduser("~"),  # stays "~" if there is no home, as in some containers
             **dict.fromkeys(("pathSeparator", "/"), os.sep),
@@ -313,7 +314,7 @@ class Configuration:
             return self._input(whole["input"], place)
         if (named := _DOLLAR_VARIABLE.fullmatch(value)) is not None and named["name"] in os.environ:
             # Only if there is such a variable: the value may also be a literal password.
-            return f"${{{named['name']}}}"
+            return f"{named['scheme']}${{{named['name']}}}"
         if self._is_of_opencode:
             value = _OPENCODE_VARIABLE.sub(r"${\g<name>}", value)
         return _PLACEHOLDER.sub(lambda match: self._text(match, place), value)

@@ -296,12 +296,22 @@ def is_sse_url(url: str) -> bool:
 
 
 def _stdio(entry: Mapping[str, Any]) -> StdioServerInfo:
-    args = entry.get("args")
+    args, env = entry.get("args"), _values(entry, "env")
     return StdioServerInfo(
         command=_value(entry["command"], "command"),
-        args=None if args is None else [_value(arg, f"args[{n}]") for n, arg in enumerate(args)],
-        env=_values(entry, "env") or None,
+        args=None
+        if args is None
+        else [arg if _is_for_server(arg, env) else _value(arg, f"args[{n}]") for n, arg in enumerate(args)],
+        env=env or None,
         cwd=_value(entry["cwd"], "cwd") if "cwd" in entry else None,
+    )
+
+
+def _is_for_server(arg: Any, env: Mapping[str, Any]) -> bool:
+    # Claude Desktop expands nothing: programs such as `mcp-remote` expand variables of their own `env` themselves.
+    names = re.findall(r"\$\{(\w+)\}", arg) if isinstance(arg, str) else []
+    return (
+        bool(names) and len(names) == arg.count("${") and all(name in env and name not in os.environ for name in names)
     )
 
 
