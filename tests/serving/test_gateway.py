@@ -36,6 +36,7 @@ from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.raw import raw_server
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
 
@@ -345,6 +346,19 @@ async def test_failed_reads_of_another_server_are_reported_without_its_details(u
         assert await client.list_prompts() == []
         assert "shelf://top" in [str(each.uri) for each in await client.list_resources()]
     assert "the shelf is locked" in caplog.text
+
+
+async def test_bytes_that_are_not_base64_are_an_error_not_other_bytes():
+    listed, contents = {"uri": "x://y", "name": "y"}, {"uri": "x://y", "blob": "!!!notb64"}
+    about = {"protocolVersion": "2025-06-18", "serverInfo": {"name": "raw", "version": "1"}}
+    results = {
+        "initialize": {**about, "capabilities": {"tools": {}, "resources": {}}},
+        "resources/list": {"resources": [listed]},
+        "resources/read": {"contents": [contents]},
+    }
+    async with Client(create_mcp_server("gate", tools=[MCPToolset(raw_server("json", results))])) as client:
+        with pytest.raises(Exception, match="The server behind resource 'x://y' did not return it"):
+            await client.read_resource("x://y")
 
 
 async def test_resources_and_prompts_of_the_other_server_are_served_unless_turned_off(upstream, toolset):

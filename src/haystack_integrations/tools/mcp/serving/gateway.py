@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -35,7 +34,7 @@ from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import AnyUrl, PrivateAttr
 
-from haystack_integrations.tools.mcp.convert.resources import plain_base64
+from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
     MCPConnectionError,
@@ -478,10 +477,15 @@ class ServedServer(LiveTools):
         async def read() -> ResourceResult:
             try:
                 result = await self._toolset.read_resource_async(uri)
-            except MCPError as error:
+                values = resource_contents(result)
+            except (MCPError, ValueError) as error:
                 msg = f"The server behind resource '{uri}' did not return it."
                 raise ResourceError(msg) from error
-            return ResourceResult([_content(each) for each in result.contents], meta=_forwarded_meta(result.meta))
+            contents = [
+                ResourceContent(value if isinstance(value, str) else value.data, each.mime_type, each.meta)
+                for each, value in zip(result.contents, values, strict=True)
+            ]
+            return ResourceResult(contents, meta=_forwarded_meta(result.meta))
 
         # FastMCP would rewrite the URI (blanks, umlauts, upper case), and refuse one that is not a URL, after which no
         # resource of the server would be listed.
@@ -559,10 +563,3 @@ def _normalized(uri: str) -> str:
 
 def _resource_properties(listed: types.Resource | types.ResourceTemplate) -> dict[str, Any]:
     return {"mime_type": listed.mime_type or "text/plain", "annotations": listed.annotations}
-
-
-def _content(contents: types.TextResourceContents | types.BlobResourceContents) -> ResourceContent:
-    if isinstance(contents, types.BlobResourceContents):
-        data, _ = plain_base64(contents.blob)
-        return ResourceContent(b64decode(data), mime_type=contents.mime_type, meta=contents.meta)
-    return ResourceContent(contents.text, mime_type=contents.mime_type, meta=contents.meta)
