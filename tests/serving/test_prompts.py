@@ -16,6 +16,7 @@ from haystack.dataclasses import ChatMessage, ImageContent
 from mcp import MCPError
 from mcp.types import PromptReference
 
+from haystack_integrations.components.builders.mcp import MCPPromptBuilder
 from haystack_integrations.tools.mcp.serving import HaystackProvider, ServeOptions, create_mcp_server
 from tests.support.waiting import LIMIT
 
@@ -38,6 +39,15 @@ ASK = PromptReference(type="ref/prompt", name="ask")
 
 def client_of(options: Any = None, **prompts: Any) -> Client:
     return Client(create_mcp_server("Prompts", prompts=prompts, options=options))
+
+
+async def test_a_prompt_of_another_server_needs_no_variables() -> None:
+    other = FastMCP("other")
+    other.prompt(lambda: "Say hello.", name="greet")
+    async with client_of(greet=MCPPromptBuilder(other, "greet")) as client:
+        [prompt] = await client.list_prompts()
+        assert not prompt.arguments
+        assert (await client.get_prompt("greet")).messages[0].content.text == "Say hello."
 
 
 async def test_a_prompt_builder_is_a_prompt_and_a_chat_prompt_builder_returns_its_messages() -> None:

@@ -64,7 +64,9 @@ class ServedPrompt(Prompt):
         :returns: The prompt.
         :raises ValueError: If it is not a prompt builder, or the options do not fit its variables.
         """
-        variables = getattr(builder, "variables", None)
+        variables = getattr(builder, "variables", 0)
+        if variables is None:  # an MCPPromptBuilder without variables
+            variables = ()
         if not callable(getattr(builder, "run", None)) or not isinstance(variables, Sequence | Mapping):
             msg = (
                 f"`prompts[{name!r}]` must be a prompt builder, a component with `variables` and an output "
