@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from haystack_integrations.tools.mcp import MCPToolset
+from haystack_integrations.tools.mcp.secret_template import secret_text
 from tests.cli.conftest import Run, servers_file
 from tests.support.rows import rows
 
@@ -64,14 +65,15 @@ def test_secrets_in_plain_text_become_environment_variables(
     values = {
         "SHOP_ARGS_1": "sk-0123456789abcdefghij",
         "SHOP_KEY": "a plain secret",
+        "HEADERS": "Bearer ghp_0123456789abcdefghijklmnopqrstuvwxyz",
         "DOCS_URL": "https://docs.example.com/mcp?api_key=url-secret-value",
         "DOCS_AUTHORIZATION": "header-secret-value",
         "DOCS_X_API_KEY": "sk-abcdefghijklmnopqrst",
         "DOCS_X_API_KEY_2": "sk-klmnopqrstuvwxyzabcd",
         "_21ST_DEV_MAGIC_ARGS_0": "API_KEY=of-21st-dev",
     }
-    argument, key, url, authorization, *api_keys, of_magic = values.values()
-    env = {"SHOP_KEY": key, "LOG_LEVEL": "debug"}
+    argument, key, variable_headers, url, authorization, *api_keys, of_magic = values.values()
+    env = {"SHOP_KEY": key, "LOG_LEVEL": "debug", "HEADERS": variable_headers}
     headers = {"Authorization": f"Bearer {authorization}", "X-Api-Key": api_keys[0], "X_Api_Key": api_keys[1]}
     shop = {"command": "shop", "args": ["--api-key", argument], "env": env}
     servers = {
@@ -84,6 +86,7 @@ def test_secrets_in_plain_text_become_environment_variables(
     assert ran.code == 0
     # A server never gets the secret of another server.
     assert re.search("server 'other': .* takes it from the environment variable SHOP_KEY_2: set it", ran.errors)
+    assert "set it, and write `Bearer ${DOCS_AUTHORIZATION}` in the file" in ran.errors
     for variable, secret in values.items():
         assert variable in ran.screen
         assert f"environment variable {variable}:" in ran.errors
@@ -94,7 +97,7 @@ def test_secrets_in_plain_text_become_environment_variables(
     assert (shop.args[1].resolve_value(), docs.url.resolve_value()) == (argument, url)
     assert other.env["SHOP_KEY"].resolve_value() == "b-own-1"
     assert magic.args[0].resolve_value() == of_magic
-    assert (shop.env["SHOP_KEY"].resolve_value(), shop.env["LOG_LEVEL"]) == (key, "debug")
+    assert {name: secret_text(value) for name, value in shop.env.items()} == env
     assert {name: value.resolve_value() for name, value in docs.headers.items()} == headers
 
 

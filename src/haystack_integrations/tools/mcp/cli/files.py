@@ -198,8 +198,8 @@ def _stored_toolset(entry: Server, toolset: MCPToolset, output: Output, used: di
     info, variables = _without_plain_secrets(entry.name, toolset.server_info, used)
     warnings += [
         f"`{place}` has a secret in plain text. The YAML takes it from the environment "
-        f"variable {variable}: set it, and write `${{{variable}}}` in the file, too."
-        for place, variable in variables.items()
+        f"variable {variable}: set it, and write `{text}` in the file, too."
+        for place, (variable, text) in variables.items()
     ]
     for warning in warnings:
         output.note(f"Warning: {entry.place}: {warning}", style="yellow")
@@ -227,7 +227,7 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
     found: dict[tuple[str, Any], str] = {}
     for field in _FIELDS_WITH_SECRETS:
         value = _unresolved(getattr(info, field, None))
-        # Variables count only if their names indicate a secret, because the others are better kept readable.
+        # Variables count only if their names or values indicate a secret, because the others are better kept readable.
         declared = secrets_in({"variables" if field == "env" else field: value}) - {""}
         secrets = {secret for secret in declared if "${" not in secret}
         items: Any = [(None, value)]
@@ -238,7 +238,7 @@ def plain_secrets(info: MCPServerInfo) -> dict[tuple[str, Any], str]:
                 continue
             forms = f"{item} {unquote(item)} {unquote_plus(item)}"  # in a URL, they may be encoded
             fixed = _PLACEHOLDER.sub("", item)
-            if any(secret in forms for secret in secrets) or (field != "env" and redact_text(fixed) != fixed):
+            if any(secret in forms for secret in secrets) or redact_text(fixed) != fixed:
                 found[field, key] = item
     return found
 
@@ -261,14 +261,15 @@ def shown_place(field: str, key: Any) -> str:
 
 def _without_plain_secrets(
     name: str, info: MCPServerInfo, used: dict[str, str]
-) -> tuple[MCPServerInfo, dict[str, str]]:
+) -> tuple[MCPServerInfo, dict[str, tuple[str, str]]]:
     """
-    Replace values with secrets in plain text by environment variables, which are returned by their places.
+    Replace values with secrets in plain text by environment variables.
 
-    `used` has the variables of all servers so far, so that none is used for two values.
+    They are returned by the places of the values, each with the text that is to replace the value in the file. `used`
+    has the variables of all servers so far, so that none is used for two values.
     """
     changes: dict[str, Any] = {}
-    variables: dict[str, str] = {}
+    variables: dict[str, tuple[str, str]] = {}
     for (field, key), value in plain_secrets(info).items():
         env_name = str(key) if field == "env" and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
@@ -277,9 +278,9 @@ def _without_plain_secrets(
         while used.get(variable, value) != value:
             variable, number = f"{first}_{number}", number + 1
         used[variable] = value
-        variables[shown_place(field, key)] = variable
-        scheme = _AUTH_SCHEME.fullmatch(value)
-        template = from_template(f"{scheme[1] if scheme else ''}${{{variable}}}")
+        scheme = None if env_name else _AUTH_SCHEME.fullmatch(value)
+        text = f"{scheme[1] if scheme else ''}${{{variable}}}"
+        variables[shown_place(field, key)], template = (variable, text), from_template(text)
         if key is None:
             changes[field] = template
             continue
