@@ -6,6 +6,7 @@
 The executor: it runs coroutines in its loop from any thread, and ends cleanly.
 """
 
+import _thread
 import asyncio
 import contextlib
 import gc
@@ -14,7 +15,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from types import SimpleNamespace
+from functools import partial
 
 import pytest
 
@@ -92,18 +93,19 @@ class TestInstance:
             with pytest.raises(ExecutorStartError, match="sessions could not be started: can't start new thread"):
                 AsyncExecutor()
 
-    def test_the_executor_uses_uvloop_if_it_is_installed_unless_gevent_has_replaced_threads(
-        self, executor, monkeypatch
-    ):
+    def test_the_executor_uses_uvloop_if_it_is_installed_unless_threads_are_greenlets(self, executor, monkeypatch):
         uvloop = pytest.importorskip("uvloop")
         assert isinstance(executor.get_loop(), uvloop.Loop)
-        gevent = SimpleNamespace(is_module_patched=lambda name: name == "threading")
-        for module, content in ("gevent.monkey", gevent), ("uvloop", None):
-            with monkeypatch.context() as patch:
-                patch.setitem(sys.modules, module, content)
-                without = AsyncExecutor()
-                assert type(without.get_loop()).__module__.startswith("asyncio")
-                without.shutdown()
+        start = _thread.start_new_thread
+        with monkeypatch.context() as patch:
+            patch.setattr(_thread, "start_new_thread", partial(start))
+            greenlets = AsyncExecutor()
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "uvloop", None)
+            without = AsyncExecutor()
+        for other in (greenlets, without):
+            assert type(other.get_loop()).__module__.startswith("asyncio")
+            other.shutdown()
 
 
 class TestRunAndRunAsync:

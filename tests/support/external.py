@@ -8,13 +8,14 @@ The commands of third-party MCP servers, at fixed versions.
 Tests that need Node or uv are skipped where it is missing; in CI (the environment has `CI=true`) they fail.
 """
 
-import fcntl
 import os
 import platform
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import NoReturn
 
@@ -142,8 +143,8 @@ def once(name: str, folder: Path, action: Callable[[], None]) -> None:
     :param action: The action.
     """
     done = folder / f"{name}.done"
-    with (folder / f"{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with closing(sqlite3.connect(folder / f"{name}.lock", timeout=2 * DOWNLOAD_LIMIT)) as lock:
+        lock.execute("BEGIN EXCLUSIVE")
         if not done.exists():
             action()
             done.touch()

@@ -7,18 +7,16 @@ The command `mcp-haystack` as a user runs it: in a (pseudo-)terminal or in a pip
 """
 
 import codecs
-import fcntl
 import os
-import pty
 import re
-import struct
 import sys
-import termios
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import pytest
 
 from tests.support.measured import measured
 from tests.support.prepared import PreparedProcess, prepared_python
@@ -74,8 +72,9 @@ class Terminal:
     """
 
     def __init__(self, *words: str, width: int = 100, cwd: Path = ROOT) -> None:
-        self._master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
+        termios = pytest.importorskip("termios", reason="Windows has no pseudo-terminals")
+        self._master, slave = os.openpty()
+        termios.tcsetwinsize(slave, (50, width))
         # It is the process's controlling terminal, so that Ctrl-C becomes a signal.
         self.process = _start(
             [*COMMAND, *words],

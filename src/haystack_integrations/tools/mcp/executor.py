@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import atexit
 import concurrent.futures
 import contextvars
 import ctypes
 import errno
+import inspect
 import os
 import queue
 import socket
@@ -68,9 +70,8 @@ def _new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 def _are_threads_greenlets() -> bool:
-    # gevent replaces threads by greenlets. A loop of uvloop would never yield to the others.
-    gevent: Any = sys.modules.get("gevent.monkey")
-    return gevent is not None and bool(gevent.is_module_patched("threading"))
+    # gevent and eventlet replace threads by greenlets. A loop of uvloop would never yield to the others.
+    return not inspect.isbuiltin(_thread.start_new_thread)
 
 
 def _fastest_event_loop() -> asyncio.AbstractEventLoop:
