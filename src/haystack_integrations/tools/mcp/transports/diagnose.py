@@ -66,8 +66,8 @@ _FAILURES: dict[type[BaseException], str] = {
         "this client, perhaps for the lack of a client certificate (client_cert=)."
     ),
     httpx2.ProxyError: (
-        "{place} cannot be reached: check the credentials in the URL of the proxy, which hosts and ports it allows, and "
-        "that the server is up."
+        "{place} cannot be reached: check the credentials in the URL of the proxy, which hosts and ports it allows, "
+        "and that the server is up."
     ),
     httpx2.RemoteProtocolError: _NO_HTTP,
     httpx2.ReadError: _NO_HTTP,

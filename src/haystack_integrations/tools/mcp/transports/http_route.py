@@ -309,8 +309,10 @@ def redacted_logs(redact: Callable[[str], str] | None) -> Iterator[None]:
 
 class _Redaction(logging.Filter):
     """
-    Redacts URLs, which httpx2 logs at level INFO, and what httpcore2 logs at level DEBUG: headers of responses, and the
-    credentials of a SOCKS proxy.
+    Redacts what libraries log about requests.
+
+    httpx2 logs URLs at level INFO, and httpcore2 logs headers of responses and the credentials of a SOCKS proxy at
+    level DEBUG.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
