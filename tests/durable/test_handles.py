@@ -9,12 +9,15 @@ Tasks and open questions, by which a server keeps a call, are recorded as soon a
 from typing import Any
 
 import pytest
+from haystack.components.agents import Agent
+from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import run_in_killed_process
+from tests.support.scripted_chat import ScriptedChatGenerator, call, say
 from tests.support.waiting import wait_until
 
 
@@ -94,3 +97,16 @@ def test_an_open_question_is_answered_when_the_run_continues_or_elsewhere(patien
     assert len(log.events("order")) == 1
     [entry] = journal.calls("run")
     assert entry.state == "done"
+
+
+def test_a_call_that_a_model_was_told_is_open_may_begin_again(patient, journal):
+    info, log = patient
+    script = [call("order", drink="tea"), say("I wait")]
+    for elicitation, replies in ((answer_later, script), (lambda _: {"size": "big"}, [])):
+        model = journal.generator(ScriptedChatGenerator(replies))
+        with MCPToolset(info, handlers=MCPHandlers(elicitation=elicitation)) as tools, journal.run("run"):
+            messages = [ChatMessage.from_user("go")]
+            assert Agent(chat_generator=model, tools=tools).run(messages=messages)["last_message"].text == "I wait"
+        if replies:
+            journal.decide("run", journal.calls("run")[1].number, "repeat")
+    assert len(log.events("order")) == 1

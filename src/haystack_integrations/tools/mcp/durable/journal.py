@@ -35,6 +35,7 @@ from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
 from haystack_integrations.tools.mcp.durable.run import (
     MAY_HAVE_RUN_TEXT,
+    TO_REPEAT,
     DurableRun,
     OnUnknown,
     OpenRun,
@@ -246,7 +247,8 @@ class RunJournal:
         :raises ValueError: If `decision` is not one of these, or is "done" without a `result`.
         """
         if decision == "repeat":
-            done = self._store.forget(name, number)
+            error = failure("MCPInvocationError", "The tool did not run.", outcome=TO_REPEAT)
+            done = self._store.settle(name, number, error, state="failed")
         elif decision == "done":
             if result is None:
                 msg = "`result` must be the tool's result, as text, if `decision` is 'done'"

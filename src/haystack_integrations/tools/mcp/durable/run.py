@@ -76,6 +76,9 @@ MAY_HAVE_RUN_TEXT: Final = (
     "The call was sent and not answered: the tool may have run. Do not repeat it without checking."
 )
 
+# The outcome of a call that a person wants to be repeated.
+TO_REPEAT: Final = "to_repeat"
+
 _TAKEN_OVER: Final = "another process has taken it over"
 
 
@@ -522,7 +525,7 @@ class OpenRun(CallRecorder):
         if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
             later = [each.place for each in self._entries.values() if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
-        return entry.state in ("done", "failed")
+        return entry.state == "done" or (entry.state == "failed" and entry.result["outcome"] != TO_REPEAT)
 
     def _is_replied_to(self, place: Place) -> bool:
         """

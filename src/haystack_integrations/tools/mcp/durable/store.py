@@ -163,7 +163,6 @@ class _Statements:
         self.begin_again = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest).values(again)
         free = sql.select(sql.literal(1)).where(runs.name == parameter("name"), is_free).exists()
         is_in_doubt = sql.and_(is_of, entries.number == parameter("own_number"), is_open, free)
-        self.forget = sql.delete(_ENTRIES).where(is_in_doubt)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
 
 
@@ -595,16 +594,6 @@ class Store:
         changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
         condition = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
         return self._changes(self._statements.finish, **condition, **changes)
-
-    def forget(self, name: str, number: int) -> bool:
-        """
-        Remove a call without a result, so that it is made when the run is continued.
-
-        :param name: Name of the run, which no process may have leased.
-        :param number: Number of the call.
-        :returns: Whether there was such a call.
-        """
-        return self._changes(self._statements.forget, name=name, own_number=number)
 
     def settle(self, name: str, number: int, result: Any, *, state: str) -> bool:
         """
