@@ -55,8 +55,13 @@ def kill_group(pid: int) -> None:
     Kill a process that leads a process group, and everything that it started.
     """
     try:
-        os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
+        if sys.platform == "win32":  # which has no process groups
+            for child in psutil.Process(pid).children(recursive=True):
+                child.kill()
+            psutil.Process(pid).kill()
+        else:
+            os.killpg(pid, signal.SIGKILL)
+    except (ProcessLookupError, psutil.NoSuchProcess):
         pass
 
 
