@@ -313,9 +313,8 @@ def _in_background(closing: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def _with_context_headers(headers: dict[str, str], context: MCPRequestContext) -> dict[str, str]:
-    if fault := problem_with_headers(
-        dict.fromkeys(context.headers or {}, "")
-    ):  # checked before a message quotes a name
+    # Checked before a message quotes a name.
+    if fault := problem_with_headers(dict.fromkeys(context.headers or {}, "")):
         raise IdentityRefusedError(fault)
     context_headers = {
         name: _resolved_value(f"the header '{name}'", value) for name, value in (context.headers or {}).items()

@@ -149,9 +149,8 @@ class StreamableHttpTransport(HttpTransport):
                 raise
         except Exception as error:
             self._sender.settle(exchange, error)
-            if any(
-                isinstance(cause, ssl.SSLError) for cause in causes(error)
-            ):  # certificates are read once for each session, and may have been replaced since
+            # Certificates are read once for each session, and may have been replaced since.
+            if any(isinstance(cause, ssl.SSLError) for cause in causes(error)):
                 self.channel.drained(describe_failure(error))
 
     def _headers(self, common: Mapping[str, str], exchange: Exchange | None = None) -> dict[str, str]:
