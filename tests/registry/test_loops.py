@@ -64,8 +64,10 @@ def test_a_facade_has_the_settings_of_the_configuration(registry, mcp):
 
 
 def test_schemas_are_in_the_format_of_openai_even_without_a_description():
-    with MCPRegistry({"a": ForeignServer(definition("silent")).info}, [ToolConfig("x", ["a"])]) as registry:
-        [schema] = registry.get_mcp("x").get_tool_schemas()
+    server = ForeignServer(definition("brief", description="brief"), definition("silent"))
+    with MCPRegistry({"a": server.info}, [ToolConfig("x", ["a"])]) as registry:
+        brief, schema = registry.get_mcp("x").get_tool_schemas()
+    assert brief["function"]["description"] == "brief"
     parameters = {"type": "object", "properties": {}}
     function = {"name": "silent", "description": "", "parameters": parameters}
     assert schema == {"type": "function", "function": function}

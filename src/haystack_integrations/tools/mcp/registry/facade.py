@@ -28,6 +28,7 @@ from haystack_integrations.tools.mcp.any_tools import (
 )
 from haystack_integrations.tools.mcp.budgets import CallCounts, calls_of, refusal
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
+from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
 
 Reply: TypeAlias = ChatMessage | Sequence[ChatMessage] | Mapping[str, Any]
@@ -217,7 +218,10 @@ def _openai_schemas(tools: Iterable[Tool]) -> list[dict[str, Any]]:
 
 def _description(tool: Tool) -> str:
     # OpenAI allows an empty description, so a tool without one needs no substitute here.
-    return "" if tool.description in (tool.name, getattr(tool, "title", None)) else tool.description
+    definition = tool._definition if isinstance(tool, MCPTool) else None
+    if definition is None or (definition.description or "").strip():
+        return tool.description
+    return "" if tool.description in (tool.name, definition.title) else tool.description
 
 
 def _first_reply(reply: Reply) -> ChatMessage:
