@@ -7,9 +7,13 @@ A server that accepts requests but does not answer, and closing during calls, ov
 limit, every waiting call gets an error, other calls continue, and no process is left.
 """
 
+import time
+from functools import partial
+
 import pytest
 
 from haystack_integrations.tools.mcp import (
+    AsyncExecutor,
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
@@ -59,6 +63,17 @@ def test_a_call_of_a_frozen_server_times_out_and_the_next_one_works_when_the_ser
         assert text(waiting.result(timeout=LIMIT)) == "3"
         assert text(patient.call_tool("add", {"a": 2, "b": 2})) == "4"
         assert kind.is_http or connection.status().sessions == 1
+
+
+@every_kind
+def test_an_answer_that_came_while_this_process_was_stopped_counts_although_the_deadline_has_passed(peer, kind):
+    server = peer(kind)
+    with MCPConnection(server.reach(), invocation_timeout=1) as connection:
+        call = in_thread(connection.call_tool, "sleep", {"seconds": 0.2})
+        server.wait_for("sleep")
+        AsyncExecutor.get_instance().post(partial(time.sleep, 3))
+        assert text(call.result(timeout=LIMIT)) == "slept 0.2 s"
+        assert connection.status().sessions == 1
 
 
 @every_kind

@@ -53,6 +53,10 @@ T = TypeVar("T")
 # answer to a ping, still counts.
 _SILENCE_TOLERANCE = 0.1
 
+# How late a check of the limits must be to show that this process was stopped (Ctrl+Z, a paused container) or its loop
+# blocked, and how long the loop then has to read what arrived meanwhile, in seconds.
+_STOPPED_AFTER = 1.0
+
 # Timers and pings belong to no call, so they must not see the context variables of one.
 _empty_context = contextvars.Context()
 
@@ -150,6 +154,7 @@ class Watchdog:
         self._silent_since = self._paused_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._next_check = 0.0
+        self._is_catching_up = False
 
     def begin(self, request: InFlightRequest) -> None:
         """
@@ -201,6 +206,10 @@ class Watchdog:
     def _check(self) -> None:
         self._timer = None
         now = monotonic()
+        self._is_catching_up = not self._is_catching_up and now - self._next_check > _STOPPED_AFTER
+        if self._is_catching_up:
+            self._schedule_check(now + _STOPPED_AFTER)
+            return
         next_checks = []
         for request in self.requests.values():
             if request.deadline is None:
