@@ -294,8 +294,12 @@ class BrokenStorage(InMemoryTokenStorage):
 
 
 class FullStorage(InMemoryTokenStorage):
+    is_full = True
+
     async def save(self, key: TokenKey, record: dict[str, Any]) -> None:
-        raise OSError("No space left on device")
+        if self.is_full:
+            raise OSError("No space left on device")
+        await super().save(key, record)
 
 
 async def test_the_error_names_an_unusable_storage_with_the_reason(tmp_path: Path) -> None:
@@ -309,6 +313,22 @@ async def test_the_error_names_an_unusable_storage_with_the_reason(tmp_path: Pat
         await network.use(network.auth(token_storage=BrokenStorage()))
     with pytest.raises(MCPAuthorizationError, match=r"while saving the token: .*No space left on device"):
         await network.use(network.auth(**SERVICE, token_storage=FullStorage()))
+
+
+async def test_tokens_that_cannot_be_saved_are_kept_for_this_process_and_saved_before_the_next_refresh() -> None:
+    network, storage = TokenNetwork(), FullStorage()
+    auth = network.auth(grant_type="authorization_code", client_id="me", token_storage=storage)
+    key = auth.holder_of(None).key
+    await InMemoryTokenStorage.save(storage, key, {"tokens": {"access_token": "old", "refresh_token": "first"}})
+    network.token["refresh_token"] = "second"
+    with pytest.raises(MCPAuthorizationError, match="while saving the token"):
+        await network.use(auth)
+    assert (await network.use(auth)).text == "welcome"
+    network.token |= {"access_token": "newer", "refresh_token": "third"}
+    storage.is_full = False
+    assert (await network.use(auth)).text == "welcome"
+    assert [form["refresh_token"] for form in network.forms()] == ["first", "second"]
+    assert (await storage.load(key))["tokens"]["refresh_token"] == "third"
 
 
 async def test_a_failed_write_keeps_the_previous_record(tmp_path: Path, monkeypatch) -> None:

@@ -168,6 +168,8 @@ class Flow(ABC):
     may_log_in: bool = True
     # Whether the tokens came from a new grant, not from a refresh.
     has_logged_in: bool = False
+    # The new record, until it is saved.
+    unsaved: Record | None = field(init=False, default=None)
     # The secrets of this flow, which a server's answer may quote.
     secrets: set[str] = field(init=False)
     found: Discovered = field(init=False)
@@ -434,7 +436,9 @@ class Flow(ABC):
         if self.config.client_id is None and self.client is not None:
             record["client"] = self.client.model_dump(mode="json", exclude_none=True)
         self.outgoing.step = "saving the token"
+        self.unsaved = record
         await self.storage.save(self.key, record)
+        self.unsaved = None
         logger.info(message, server=self._server())
         return record
 

@@ -78,6 +78,8 @@ class _TokenHolder:
     key: TokenKey
     storage: MCPTokenStorage
     record: Record | None = None
+    # The stored record, and the new one that could not be saved in its place.
+    unsaved: tuple[Record | None, Record] | None = None
     # Gets new tokens for all requests that wait for it. A refresh is always completed, because its answer may contain
     # the only refresh token that is valid from then on.
     renewal: SharedTask[bool | None] | None = None
@@ -191,7 +193,7 @@ class OAuth(httpx2.Auth):
         async with holder.storage.lock(holder.key):
             record = await _explain_storage_errors(holder.storage.load(holder.key))
             await _explain_storage_errors(holder.storage.delete(holder.key))
-            holder.record = None
+            holder.record = holder.unsaved = None
         if not has_token(record):
             return False
         await self._flow(holder, record).revoke()
@@ -307,6 +309,10 @@ class OAuth(httpx2.Auth):
         renewal = holder.renewal  # the one that runs this; it may be replaced later
         async with holder.storage.lock(holder.key):
             stored = await holder.storage.load(holder.key)
+            if holder.unsaved is not None and is_same(stored, holder.unsaved[0]):
+                stored = holder.unsaved[1]
+                await holder.storage.save(holder.key, stored)
+            holder.unsaved = None
             if is_usable(stored) and not has_expired(stored):
                 holder.record = stored  # another process was faster
                 return None
@@ -316,6 +322,10 @@ class OAuth(httpx2.Auth):
                 flow.refreshing = renewal.set_must_finish
             try:
                 holder.record = await flow.run(may_refresh=may_refresh)
+            except MCPAuthorizationError:
+                if flow.unsaved is not None:  # the stored refresh token may be void from now on
+                    holder.record, holder.unsaved = flow.unsaved, (stored, flow.unsaved)
+                raise
             finally:
                 self.learn(flow.secrets)
             return flow.has_logged_in
