@@ -381,8 +381,9 @@ def test_a_stdout_that_cannot_be_written_to_is_not_shown_as_a_bug(
     [
         ("cyclopts", "ModuleNotFoundError('No module', name='cyclopts')", 2, 'pip install "mcp-haystack[cli]"'),
         ("haystack", "KeyboardInterrupt", 130, ""),
+        ("haystack", "OSError('Read-only')", 2, "HAYSTACK_TELEMETRY_ENABLED=False"),
     ],
-    ids=["without the extra", "Ctrl-C"],
+    ids=["without the extra", "Ctrl-C", "read-only home"],
 )
 def test_a_failure_during_the_import_of_the_command_shows_no_traceback(
     tmp_path: Path, module: str, raises: str, code: int, told: str

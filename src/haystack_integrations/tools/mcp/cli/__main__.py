@@ -38,6 +38,13 @@ def main(arguments: list[str] | None = None) -> int:
         from haystack_integrations.tools.mcp.cli.app import run  # noqa: PLC0415 - needs both
     except KeyboardInterrupt:  # the import takes a second or two
         return 130
+    except OSError as error:  # Haystack's telemetry makes a folder in the home folder
+        print(  # noqa: T201
+            f"Error: Haystack cannot be imported: {error}. If the home folder cannot be written to, set the environment "
+            "variable HAYSTACK_TELEMETRY_ENABLED=False",
+            file=sys.stderr,
+        )
+        return 2
     return run(arguments)
 
 
