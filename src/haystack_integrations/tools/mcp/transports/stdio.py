@@ -503,7 +503,16 @@ def _signal_group(group: int, number: int) -> bool:
 def _kill_group(group: int) -> None:
     if group in _terminating:
         _terminating.discard(group)
-        _signal_group(group, signal.SIGKILL)
+        if _is_alive(group) and _signal_group(group, signal.SIGKILL):
+            asyncio.get_running_loop().call_later(_GRACE, _is_alive, group)
+
+
+def _is_alive(group: int) -> bool:
+    # In a container without an init process, this process is the parent of all orphans, which stay zombies until now.
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-group, os.WNOHANG)[0]:
+            pass
+    return _signal_group(group, 0)
 
 
 async def end_leftovers() -> None:
@@ -512,7 +521,7 @@ async def end_leftovers() -> None:
     """
     try:
         async with asyncio.timeout(_GRACE):
-            while any(_signal_group(group, 0) for group in _terminating):
+            while any([_is_alive(group) for group in _terminating]):
                 await asyncio.sleep(_POLL_INTERVAL)
     except TimeoutError:
         pass  # the grace period is over
