@@ -6,6 +6,7 @@
 Where tokens are stored, which users share them, and how they are renewed.
 """
 
+import errno
 import json
 import os
 import sys
@@ -344,6 +345,15 @@ async def test_a_failed_write_keeps_the_previous_record(tmp_path: Path, monkeypa
 def no_store(*_: Any) -> Any:
     msg = "the host is not known"
     raise OSError(msg)
+
+
+async def test_a_network_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch) -> None:
+    def flock(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(pytest.importorskip("fcntl"), "flock", flock)
+    network = TokenNetwork()
+    assert (await network.use(network.auth(**SERVICE, token_storage=FileTokenStorage(tmp_path)))).text == "welcome"
 
 
 @pytest.mark.parametrize("method", ["replace", "read_text", "unlink"])

@@ -16,6 +16,7 @@ The storages for tokens.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
@@ -226,7 +227,8 @@ class FileTokenStorage(MCPTokenStorage):
     Keeps tokens in files that only their owner can read.
 
     Processes of one machine that share the folder share the tokens: one of them refreshes, and the others wait for it.
-    The tokens are not encrypted. For that, or for several machines, use a `KeyValueTokenStorage`.
+    The tokens are not encrypted. For that, or for several machines, use a `KeyValueTokenStorage`. On a network file
+    system without locks, two processes may both refresh, and one of them has to log in again.
 
     :param folder: The folder, which is created if it does not exist. `~` is the home folder.
     :raises ValueError: If `folder` is not a path.
@@ -339,6 +341,10 @@ def _try_lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
+    except OSError as error:
+        # Network file systems may have no locks: NFS without its lock service, Lustre without `-o flock`.
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP):
+            raise
     return True
 
 
@@ -347,7 +353,8 @@ def _unlock(descriptor: int) -> None:
     if os.name != "nt":
         import fcntl  # noqa: PLC0415 - Windows does not have it
 
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 @stored_in("haystack_integrations.tools.mcp.oauth")
