@@ -162,6 +162,9 @@ def _in_quotes(words: list[str]) -> str:
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
+    if number != signal.SIGTERM and signal.getsignal(signal.SIGTERM) is not _end:
+        signal.raise_signal(signal.SIGTERM)  # a server lets running calls finish
+        return
     sys.exit(128 + number)  # the `with` blocks that it leaves close the servers
 
 
