@@ -6,6 +6,7 @@
 A recorded run is replayed in a test without a server and without a model; differences are errors that name them.
 """
 
+import errno
 import json
 import subprocess
 import sys
@@ -166,6 +167,20 @@ def test_a_block_whose_file_cannot_be_written_does_not_affect_the_next_one(file)
     with cassette, MCPToolset(Bank().info) as tools:
         tools["pay"].call(amount=8)
     assert [entry["request"] for entry in json.loads(file.read_text())["entries"]] == [{"arguments": {"amount": 8}}]
+
+
+def test_a_full_disk_keeps_the_earlier_recording(file, monkeypatch):
+    def write_half(path: Path, text: str, **_: Any) -> None:
+        path.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    first = recorded(file)
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="No space left"), Cassette(file, "all"), MCPToolset(Bank().info) as tools:
+        texts(tools, REPLIES)
+    with Cassette(file), absent() as tools:
+        assert texts(tools, []) == first
+    assert list(file.parent.iterdir()) == [file]
 
 
 def test_a_call_that_did_not_run_is_replayed_as_recorded(file):

@@ -144,7 +144,13 @@ def write_cassette(file: Path, entries: list[Entry], listings: dict[str, ToolLis
     }
     data = {"format": _FORMAT, "servers": servers, "entries": [_as_json(entry) for entry in entries]}
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(data, indent=2) + "\n", encoding="ascii")
+    written = file.with_name(f".{file.name}.new")
+    try:
+        written.write_text(json.dumps(data, indent=2) + "\n", encoding="ascii")
+        written.replace(file)
+    except OSError:  # for example, the disk is full
+        written.unlink(missing_ok=True)
+        raise
 
 
 def _as_json(entry: Entry) -> dict[str, Any]:
