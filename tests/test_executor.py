@@ -58,6 +58,20 @@ def test_names_for_which_no_dns_server_answers_do_not_delay_others(executor, mon
         each.result(timeout=LIMIT)
 
 
+def test_a_lookup_for_which_no_thread_can_be_started_fails_and_does_not_use_the_threads_of_the_loop(
+    executor, monkeypatch
+):
+    def no_more(_thread):
+        raise RuntimeError("can't start new thread")
+
+    async def look_up():
+        monkeypatch.setattr(threading.Thread, "start", no_more)
+        await asyncio.get_running_loop().getaddrinfo("localhost", 80)
+
+    with pytest.raises(OSError, match="can't start new thread"):
+        executor.run(look_up(), timeout=LIMIT)
+
+
 class Sleeper:
     """
     Coroutines that report when they run, and when they were cancelled.

@@ -88,11 +88,7 @@ async def _getaddrinfo_in_thread(*args: Any, **options: Any) -> Any:
     # 20 s, and the connections to all other servers would wait.
     try:
         return await start_in_thread(partial(socket.getaddrinfo, *args, **options), name="mcp-haystack-dns")
-    except RuntimeError:  # no thread can be started, but the loop may have idle ones
-        loop = asyncio.get_running_loop()
-    try:
-        return await type(loop).getaddrinfo(loop, *args, **options)
-    except RuntimeError as error:
+    except RuntimeError as error:  # no thread can be started; the loop's own method would let uvloop end the process
         raise OSError(errno.EAGAIN, str(error)) from error
 
 
