@@ -114,19 +114,38 @@ def describe_violation(error: SchemaViolation) -> str:
         return f"{missing} missing in '{where}'" if where else f"{missing} missing"
     if error.validator == "type":
         return f"{prefix}must be of type {wanted if isinstance(wanted, str) else ' or '.join(wanted)}"
-    if error.validator in ("enum", "const"):
-        return f"{prefix}must be one of {', '.join(map(repr, wanted if error.validator == 'enum' else [wanted]))}"
+    if error.validator == "const":
+        return f"{prefix}must be {wanted!r}"
+    if error.validator == "enum":
+        return f"{prefix}must be one of {', '.join(map(repr, wanted))}"
     if error.validator == "additionalProperties":
         known = schema.get("properties", {})
         unknown = ", ".join(repr(name) for name in instance if name not in known)
         return f"{prefix}there is no argument {unknown[:100]} (there is: {', '.join(known) or 'none'})"
     if error.validator in ("anyOf", "oneOf"):
-        # For an optional argument, describe what is wrong with the only alternative to null.
-        others = [each for each in error.context or () if each.validator != "type" or each.validator_value != "null"]
-        if len({each.absolute_schema_path[-2] for each in others}) == 1:
-            return describe_violation(others[0])
-        return f"{prefix}must be one of the allowed forms"
+        return _describe_alternatives(error, prefix)
     return f"{prefix}violates '{error.validator}: {wanted}'"
+
+
+def _describe_alternatives(error: SchemaViolation, prefix: str) -> str:
+    alternatives: dict[Any, list[SchemaViolation]] = {}
+    for each in error.context or ():
+        alternatives.setdefault(each.schema_path[0], []).append(each)
+    # The alternative that was meant is the only one of the value's type, and with its `const` (the discriminator).
+    meant = [errors for errors in alternatives.values() if not any(map(_is_of_another_kind, errors))]
+    if len(meant) == 1:
+        return describe_violation(meant[0][0])
+    kinds = [each for each in error.context or () if _is_of_another_kind(each) and each.validator_value != "null"]
+    kinds = [each for each in kinds if each.validator == "const"] or kinds
+    if not meant and len({each.json_path for each in kinds}) == 1:
+        # Such as "'x' must be of type integer" and "'x' must be of type string".
+        first, *others = dict.fromkeys(map(describe_violation, kinds))
+        return " or ".join([first, *(each.rpartition(" must be ")[2] for each in others)])
+    return f"{prefix}must be one of the allowed forms"
+
+
+def _is_of_another_kind(error: SchemaViolation) -> bool:
+    return (error.validator, len(error.path)) in (("type", 0), ("const", 1))
 
 
 def _is_nothing(value: Any, schema: Any, root: Schema) -> bool:
