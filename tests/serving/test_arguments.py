@@ -22,7 +22,7 @@ from haystack import Document, Pipeline, component
 from haystack.components.converters import TextFileToDocument
 from haystack.dataclasses import ByteStream, ChatMessage
 from haystack.tools import ComponentTool, Tool, create_tool_from_function
-from pydantic import BaseModel, Field
+from pydantic import Base64Bytes, BaseModel, Field
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
 from haystack_integrations.tools.mcp.serving.schemas import ArgumentCheck
@@ -93,6 +93,23 @@ def test_null_for_an_optional_argument_is_treated_as_omitted():
 def test_arguments_of_another_type_are_refused(arguments: dict[str, Any], where: str, strict: bool):
     with pytest.raises(ToolError, match=f"^Invalid arguments for tool 'tool': '{where}' must be of type "):
         checked(arguments, strict=strict)
+
+
+def kind(name: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"kind": {"const": name}, **properties}, "required": ["kind", *properties]}
+
+
+@rows(
+    ("value", "reason"),
+    ({"kind": "dog"}, "'breed' missing in 'pet'"),
+    ({"kind": "cow"}, "'pet.kind' must be 'cat' or 'dog'"),
+    ([1], "'pet' must be of type object or of type string"),
+    ({}, "'pet' must be one of the allowed forms"),
+)
+def test_the_error_for_a_union_describes_the_alternative_that_was_meant(value: Any, reason: str):
+    pet = {"anyOf": [kind("cat"), kind("dog", breed={}), {"type": "string"}, {"type": "null"}]}
+    with pytest.raises(ToolError, match=f"'tool': {reason}$"):
+        ArgumentCheck("tool", {"type": "object", "properties": {"pet": pet}}).check({"pet": value}, strict=False)
 
 
 INTEGERS = {"type": "array", "items": {"type": "integer"}}
@@ -245,10 +262,10 @@ class Point:
     y: float
 
 
-@pytest.fixture(params=["function", "tool", "pipeline"])
+@pytest.fixture(params=["function", "tool", "component", "pipeline"])
 def serve(request):
     """
-    Serve code that shows an argument of any type, as a function, a tool or a pipeline.
+    Serve code that shows an argument of any type, as a function, a tool, the tool of a component or a pipeline.
     """
 
     def server(annotation, strict_validation=None, **of_server):
@@ -267,6 +284,7 @@ def serve(request):
         served = {
             "function": {"tools": [thing]},
             "tool": {"tools": [create_tool_from_function(thing)]},
+            "component": {"tools": [ComponentTool(Shower(), name="thing", description="Show a value.")]},
             "pipeline": {"pipelines": {"thing": pipeline}},
         }
         options = {"thing": ServeOptions(strict_validation=strict_validation)}
@@ -312,6 +330,13 @@ async def test_json_and_texts_are_converted_to_the_declared_type(serve, annotati
             await sent(strict, value)
 
 
+async def test_the_error_says_what_is_wrong_with_a_text_that_must_have_a_certain_form(serve):
+    with pytest.raises(ToolError, match=r"^Invalid arguments for tool 'thing': 'value': Input should be a valid date"):
+        await sent(serve(dt.date), "soon")
+    # It is base64 already, and converted once.
+    assert await sent(serve(list[Base64Bytes]), ["YUdrPQ=="]) == repr([b"aGk="])
+
+
 async def test_an_option_for_one_tool_may_be_stricter_or_more_lenient_than_the_server(serve):
     assert await sent(serve(int, strict_input_validation=True, strict_validation=False), "10") == "10"
     with pytest.raises(ToolError, match="'value' must be of type integer"):
@@ -345,6 +370,8 @@ async def test_the_sources_of_a_converter_are_contents_and_never_paths_on_the_se
             assert converted.structured_content["documents"][0]["content"] == "hi"
             with pytest.raises(ToolError, match=r"'sources\[0\]' must be of type object"):
                 await client.call_tool(name, {"sources": [str(tmp_path / "secret")]})
+            with pytest.raises(ToolError, match=r"'sources\.0\.data': Only base64 data is allowed"):
+                await client.call_tool(name, {"sources": [{"data": "Plain text, sent by a model."}]})
 
 
 class Thread(BaseModel):

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 from fastmcp import Context
 from fastmcp.dependencies import CurrentContext, Dependency
@@ -30,7 +30,7 @@ from haystack.components.agents import Agent
 from haystack.dataclasses import ByteStream, FileContent, ImageContent
 from haystack.tools import ComponentTool
 from haystack.tools.tool import Tool
-from pydantic import PydanticUserError, ValidationError
+from pydantic import PydanticUserError, ValidationError, WrapValidator
 from pydantic.fields import FieldInfo
 
 from haystack_integrations.tools.mcp.any_tools import shown_result
@@ -267,11 +267,16 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     parameters = _shown_parameters(tool, options)
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
     given = {
-        name: ServedInput(declared, required=False)
+        # ComponentTools convert everything but Haystack's classes themselves, and would mask what is wrong with a value.
+        name: ServedInput(
+            Annotated[declared, WrapValidator(_only_check)]
+            if is_component and not _mentions(declared, HAYSTACK_TYPES)
+            else declared,
+            required=False,
+        )
         for name, declared in declaration.types.items()
-        # Components convert everything else themselves, and an AgentTool has a separate schema for its task.
-        if name in shown_names and not is_agent and (not is_component or _mentions(declared, HAYSTACK_TYPES))
-        if is_servable(declared)
+        # An AgentTool has a separate schema for its task.
+        if name in shown_names and not is_agent and is_servable(declared)
     }
     inputs = InputSchema(given) if given else None
     description = tool.description
@@ -308,6 +313,11 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         options=options,
         pool=pool,
     )
+
+
+def _only_check(value: Any, check: Callable[[Any], Any]) -> Any:
+    check(value)
+    return value
 
 
 async def _invoke(tool: Any, arguments: dict[str, Any], call: ServedCall) -> Any:

@@ -18,6 +18,7 @@ import inspect
 import json
 import logging
 import re
+from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
@@ -57,7 +58,6 @@ from jsonschema import Draft202012Validator, validators
 from jsonschema import ValidationError as SchemaViolation
 from pydantic import (
     AfterValidator,
-    Base64Bytes,
     ConfigDict,
     Field,
     FiniteFloat,
@@ -65,6 +65,7 @@ from pydantic import (
     PydanticUserError,
     TypeAdapter,
     ValidationError,
+    WithJsonSchema,
     with_config,
 )
 from pydantic.json_schema import GenerateJsonSchema
@@ -331,12 +332,18 @@ _DESCRIPTIONS = {
     "meta": "Anything else that is known of it",
     "mime_type": "For example application/pdf",
 }
+# pydantic's Base64Bytes skips characters that are not base64: a plain text would become other bytes.
+_Base64 = Annotated[
+    str,
+    AfterValidator(lambda text: b64decode("".join(text.split()), validate=True)),
+    WithJsonSchema({"format": "base64", "type": "string"}),
+]
 _Meta = Annotated[dict[str, Any], Field(description=_DESCRIPTIONS["meta"])]
 _TYPES_FROM_JSON: dict[Any, Any] = {
     ByteStream: _object_type(
         ByteStream,
         lambda given: ByteStream(**given),
-        data=Required[Base64Bytes],
+        data=Required[_Base64],
         mime_type=Annotated[str | None, Field(description=_DESCRIPTIONS["mime_type"])],
         meta=_Meta,
     ),
