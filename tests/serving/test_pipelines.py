@@ -15,6 +15,7 @@ from fastmcp import Client
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
 from haystack import Pipeline, SuperComponent, component
+from haystack.components.converters import OutputAdapter
 from haystack.core.errors import DeserializationError
 
 from haystack_integrations.tools.mcp import MCPToolset
@@ -121,6 +122,13 @@ async def test_bound_inputs_are_neither_seen_nor_set_by_clients():
             await client.call_tool("ask", {"query": "Berlin", "mark": "."})
 
     assert result.structured_content == {"text": "BERLIN ?", "length": 7}
+
+
+async def test_the_output_of_an_adapter_is_the_declared_text_even_if_it_looks_like_a_number():
+    pipeline = Pipeline()
+    pipeline.add_component("adapter", OutputAdapter("{{ replies[0] }}", str))
+    async with serving(pipeline) as client:
+        assert (await client.call_tool("ask", {"replies": ["42"]})).structured_content == {"output": "42"}
 
 
 async def test_sockets_with_the_same_name_get_different_names():
