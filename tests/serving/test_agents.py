@@ -112,8 +112,12 @@ class AsyncStreamingChatGenerator(StreamingChatGenerator):
 async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifications(
     model: Any, words: list[str], said: str
 ):
-    notes = Notes()
-    async with serving(Agent(chat_generator=model(*words), tools=[])) as client:
+    notes, printed = Notes(), []
+
+    def own_callback(chunk: StreamingChunk) -> None:
+        printed.append(chunk.content)
+
+    async with serving(Agent(chat_generator=model(*words), tools=[], streaming_callback=own_callback)) as client:
         result = await client.call_tool("helper", {"task": "x"}, progress_handler=notes)
         await client.list_tools()
 
@@ -121,6 +125,7 @@ async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifica
     texts = [each or "" for each in notes.messages[1:]]
     assert "".join(texts) == said
     assert len(texts) < 20
+    assert printed == words
     assert result.structured_content == {"answer": f"{said} of a model"}
 
 

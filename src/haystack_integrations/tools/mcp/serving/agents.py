@@ -503,7 +503,11 @@ class AgentRun:
             agent = _continued(agent, data, self._resumed_pause.steps)
             inputs = {**inputs, **data}
         if self._progress.is_wanted and _can_stream(agent.chat_generator):
-            inputs = {**inputs, "streaming_callback": self._callback()}
+            levels = (agent, agent.chat_generator)
+            own = inputs.get("streaming_callback") or next(
+                filter(None, (getattr(each, "streaming_callback", None) for each in levels)), None
+            )
+            inputs = {**inputs, "streaming_callback": self._callback(own)}
         token = _current_run.set(self)
         try:
             if self._runs_async:
@@ -585,19 +589,22 @@ class AgentRun:
             raise _PausedError
         self._can_pause = False
 
-    def _callback(self) -> Callable[[StreamingChunk], Any]:
+    def _callback(self, own: Callable[[StreamingChunk], Any] | None) -> Callable[[StreamingChunk], Any]:
         """
-        Make the streaming callback of a run.
+        Make the streaming callback of a run, which also calls the Agent's own.
 
         It is not a bound method, because Haystack 2 copies inputs, and would copy the Agent with it.
         """
         report = self._report
 
-        def reported(chunk: StreamingChunk) -> None:
+        def reported(chunk: StreamingChunk) -> Any:
             report(chunk)
+            return own(chunk) if own else None
 
         async def reported_async(chunk: StreamingChunk) -> None:
-            report(chunk)
+            result = reported(chunk)
+            if inspect.isawaitable(result):
+                await result
 
         return reported_async if self._runs_async else reported
 
