@@ -908,7 +908,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
             if run is None:
                 msg = (
                     "ClientConfirmationStrategy asks the client of a served Agent, but this Agent is not run by a "
-                    "server."
+                    "server, or is in a served pipeline. Serve it by `agents` of create_mcp_server."
                 )
                 raise RuntimeError(msg)
             return run.decide(tool_name, tool_params, tool_call_id)
