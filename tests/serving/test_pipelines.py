@@ -17,6 +17,7 @@ from fastmcp.exceptions import ToolError
 from haystack import Pipeline, SuperComponent, component
 from haystack.components.converters import OutputAdapter
 from haystack.core.errors import DeserializationError
+from haystack.tools import ComponentTool
 
 from haystack_integrations.tools.mcp import MCPToolset
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
@@ -124,11 +125,21 @@ async def test_bound_inputs_are_neither_seen_nor_set_by_clients():
     assert result.structured_content == {"text": "BERLIN ?", "length": 7}
 
 
-async def test_the_output_of_an_adapter_is_the_declared_text_even_if_it_looks_like_a_number():
+@component
+class Empty:
+    @component.output_types(output=str)
+    def run(self, replies: list[str]):
+        return {"output": None}
+
+
+@rows(("made", "output"), (lambda: OutputAdapter("{{ replies[0] }}", str), {"output": "42"}), (Empty, {}))
+async def test_an_output_is_the_declared_text_even_if_it_looks_like_a_number_and_none_is_left_out(made, output):
     pipeline = Pipeline()
-    pipeline.add_component("adapter", OutputAdapter("{{ replies[0] }}", str))
-    async with serving(pipeline) as client:
-        assert (await client.call_tool("ask", {"replies": ["42"]})).structured_content == {"output": "42"}
+    pipeline.add_component("adapter", made())
+    tool = ComponentTool(made(), name="tool", description="Adapts.")
+    async with Client(create_mcp_server("shop", tools=[tool], pipelines={"ask": pipeline})) as client:
+        for name in ("tool", "ask"):
+            assert (await client.call_tool(name, {"replies": ["42"]})).structured_content == output
 
 
 async def test_sockets_with_the_same_name_get_different_names():

@@ -50,6 +50,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
     InputSchema,
     ServedInput,
+    as_declared,
     invalid_arguments,
     is_servable,
     keep_arguments,
@@ -267,7 +268,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
     parameters = _shown_parameters(tool, options)
     shown_names = set(parameters.get("properties", {})) - set(options.bound)
     given = {
-        # ComponentTools convert everything but Haystack's classes themselves, and would mask what is wrong with a value.
+        # ComponentTools themselves convert everything but Haystack's classes, and would mask what is wrong.
         name: ServedInput(
             Annotated[declared, WrapValidator(_only_check)]
             if is_component and not _mentions(declared, HAYSTACK_TYPES)
@@ -288,6 +289,7 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
         for name, each in declaration.defaults.items()
         if isinstance(each, FieldInfo) and not each.is_required()
     }
+    output_types = _output_types(tool) if is_component else {}
     state_arguments = _arguments_from_state(tool, declaration) - {*shown_names, *options.bound}
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Any:
@@ -297,11 +299,12 @@ def serve_tool(tool: Tool, *, options: ServeOptions, pool: CallPool) -> ServedTo
             raise invalid_arguments(call.tool_name, (f"there is no argument {name!r}" for name in found))
         defaults = {name: each.get_default(call_default_factory=True) for name, each in field_defaults.items()}
         result = await call.read_generator(await _invoke(tool, {**defaults, **arguments}, call))
+        fitting = as_declared(result, output_types) if is_component and not is_agent else result
         if not tool.outputs_to_string:
-            return result
+            return fitting
         # The model sees the same as it would in an Agent. The steps of an AgentTool are not shown to anyone.
         shown = shown_result(tool, result, lambda value: value)
-        return shown if is_agent else Answer(result, shown)
+        return shown if is_agent else Answer(fitting, shown)
 
     return ServedTool.create(
         name=tool.name,
@@ -495,7 +498,9 @@ def _output_schema(tool: Tool, function: Callable[..., Any] | None, options: Ser
     if options.output_schema is not None:
         return None
     if isinstance(tool, ComponentTool):
-        sockets = output_sockets(component_of(tool))
-        types = {name: socket.type for name, socket in sockets.items()}
-        return output_schema(types, include_embeddings=options.include_embeddings)
+        return output_schema(_output_types(tool), include_embeddings=options.include_embeddings)
     return None if function is None else return_schema(function)
+
+
+def _output_types(tool: Any) -> dict[str, Any]:
+    return {name: socket.type for name, socket in output_sockets(component_of(tool)).items()}

@@ -43,6 +43,7 @@ from haystack_integrations.tools.mcp.serving.schemas import (
     InputSchema,
     ServedInput,
     UnservableTypeError,
+    as_declared,
     is_servable,
     output_schema,
 )
@@ -179,15 +180,10 @@ def _results_for_clients(
     """
     Return the outputs for clients, except None and outputs of branches that did not run.
     """
-    results: dict[str, Any] = {}
-    for name, ((component, output), declared) in outputs.items():
-        value = component_outputs.get(component, {}).get(output)
-        if declared is str and isinstance(value, int | float | list | tuple | dict):
-            # Haystack 2's OutputAdapter and ConditionalRouter make a number of a text such as "42".
-            value = str(value)
-        if value is not None:
-            results[name] = value
-    return results
+    results = {
+        name: component_outputs.get(component, {}).get(output) for name, ((component, output), _) in outputs.items()
+    }
+    return as_declared(results, {name: declared for name, (_, declared) in outputs.items()})
 
 
 def _checked_pipeline(name: str, given: Any) -> Any:

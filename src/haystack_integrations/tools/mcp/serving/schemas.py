@@ -400,6 +400,22 @@ def output_schema(outputs: Mapping[str, Any], *, include_embeddings: bool = Fals
     return schema
 
 
+def as_declared(outputs: Mapping[str, Any], types: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Return the outputs of components as far as they can be of the declared types, which Haystack does not check.
+
+    :param outputs: The outputs by their names.
+    :param types: Their declared types.
+    :returns: The outputs, except None. What is declared as a text is one: Haystack 2's OutputAdapter and
+        ConditionalRouter make a number of "42".
+    """
+    return {
+        name: str(value) if types.get(name) is str and isinstance(value, int | float | list | tuple | dict) else value
+        for name, value in outputs.items()
+        if value is not None
+    }
+
+
 def object_schema(declared: Any, *, include_embeddings: bool = False) -> _Schema:
     """
     Make the JSON schema of a model, dataclass or typed dictionary.
