@@ -35,6 +35,8 @@ _ALL_TYPES: Final = frozenset(_TYPE_NAMES.values())
 
 # Keywords that may allow arguments which `properties` does not have.
 _OPEN_KEYWORDS: Final = {"patternProperties", "propertyNames", "unevaluatedProperties", "dependentSchemas"}
+# Keywords whose values are lists of schemas for the same value.
+_COMPOSED: Final = {"anyOf", "oneOf", "allOf"}
 
 Schema = Mapping[str, Any]
 
@@ -179,7 +181,7 @@ def _fit(value: Any, schema: Any, root: Schema) -> Any:
         shapes = _shapes(schema, root, "items")
         if len(shapes) != 1:
             return value
-        first, rest = shapes[0].get("prefixItems", ()), shapes[0]["items"]
+        first, rest = shapes[0].get("prefixItems", ()), shapes[0].get("items")
         return [_fit(each, first[index] if index < len(first) else rest, root) for index, each in enumerate(value)]
     return value
 
@@ -203,9 +205,10 @@ def _parse(text: str, types: frozenset[str]) -> Any:
 
 def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
     """
-    Return the alternatives of a schema that use a keyword.
+    Return the alternatives of a schema that use a keyword, or that accept such values with any content.
     """
     found: dict[int, Schema] = {}
+    kind = "object" if keyword == "properties" else "array"
     seen: set[int] = set()
     waiting = [schema]
     while waiting:
@@ -215,7 +218,11 @@ def _shapes(schema: Any, root: Schema, keyword: str) -> list[Schema]:
         seen.add(id(each))
         if keyword in each:
             found[id(each)] = each
-        for key in ("anyOf", "oneOf", "allOf"):
+        else:
+            options = [dereferenced(option, root) for key in ("anyOf", "oneOf") for option in each.get(key, ())]
+            others = [option for option in options if _COMPOSED.isdisjoint(option) and keyword not in option]
+            found |= {id(option): option for option in others if kind in types_of(option, root)}
+        for key in _COMPOSED:
             waiting += each.get(key, ())
     return list(found.values())
 
