@@ -191,6 +191,13 @@ class TestReferences:
         said = "its schema refers to definitions that it does not have; anything is accepted in their place"
         assert notes == [f"{said}: {ref!r}"]
 
+    @rows(("ref", "name"), ("T0", {"$id": "T0"}), ("#node", {"$anchor": "node"}))
+    def test_a_schema_may_be_named_where_it_is_as_typebox_names_recursive_types(self, ref, name):
+        node = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": ref}}}}
+        result = normalize_parameters({"properties": {"tree": {**node, **name}}})
+        items = result["properties"]["tree"]["properties"]["children"]["items"]
+        assert at_pointer(result, items["$ref"][1:])["properties"]["children"]["items"] == items
+
     def test_a_reference_to_true_accepts_anything(self):
         schema = {"properties": {"p": {"$ref": "#/$defs/Value", "title": "T"}}, "$defs": {"Value": True}}
         notes: list[str] = []

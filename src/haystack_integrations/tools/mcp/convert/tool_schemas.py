@@ -360,6 +360,8 @@ class _Conversion:
         waiting: list[Any] = [self._root]
         for node in waiting:  # the loop appends to this list
             if isinstance(node, dict):
+                if ref in (node.get("$id"), f"#{node.get('$anchor')}"):
+                    return node
                 for key in _DEFINITIONS:
                     definitions = node.get(key)
                     if isinstance(definitions, dict):
