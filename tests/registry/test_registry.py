@@ -151,6 +151,13 @@ def test_a_name_that_only_one_provider_may_use_is_not_a_conflict(open_registry, 
     assert names(registry.toolset("all")) == [name.rpartition("/")[2] for name in allow_tools]
 
 
+@rows("allow_tools", ["a/search"], ["a/a/search"])
+def test_a_tool_may_have_a_name_that_begins_with_that_of_its_provider(open_registry, allow_tools):
+    registry = open_registry({"a": ["a/search"]}, ToolConfig("all", ["a"], allow_tools))
+    registry.warm_up()
+    assert names(registry.toolset("all")) == ["a_search"]
+
+
 def test_an_allowed_tool_that_no_provider_has_is_an_error_with_the_closest_names(open_registry):
     registry = open_registry({"a": ["search"], "b": ["list"]}, ToolConfig("all", ["a", "b"], ["serach", "list"]))
     with pytest.raises(MCPToolNotFoundError, match=r"`allow_tools` has 'serach'.*\(a, b\).*'search'") as raised:

@@ -403,7 +403,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         missing = [
             name
             for name in self._config.allow_tools or []
-            if not any(name.removeprefix(f"{provider}/") in names for provider, names in known.items())
+            if not any({name, name.removeprefix(f"{provider}/")} & names for provider, names in known.items())
         ]
         if not missing:
             return
