@@ -40,8 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     except OSError as error:  # Haystack's telemetry makes a folder in the home folder
         print(  # noqa: T201
-            f"Error: Haystack cannot be imported: {error}. If the home folder cannot be written to, set the environment "
-            "variable HAYSTACK_TELEMETRY_ENABLED=False",
+            f"Error: Haystack cannot be imported: {error}. If the home folder cannot be written to, set the "
+            "environment variable HAYSTACK_TELEMETRY_ENABLED=False",
             file=sys.stderr,
         )
         return 2

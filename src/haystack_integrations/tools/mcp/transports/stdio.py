@@ -521,7 +521,7 @@ async def end_leftovers() -> None:
     """
     try:
         async with asyncio.timeout(_GRACE):
-            while any([_is_alive(group) for group in _terminating]):
+            while any(_is_alive(group) for group in _terminating):
                 await asyncio.sleep(_POLL_INTERVAL)
     except TimeoutError:
         pass  # the grace period is over
