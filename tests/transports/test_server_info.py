@@ -201,11 +201,14 @@ class TestTokenAndHeaders:
         for http_info in (SSEServerInfo, StreamableHttpServerInfo):
             assert http_info(url="http://h/x", **parameters)._resolved_headers() == sent
 
-    def test_a_header_without_a_value_is_omitted_as_in_files_of_version_2_1(self, caplog):
+    @pytest.mark.parametrize(
+        ("info", "field"), [(SSEServerInfo("http://h/x"), "headers"), (StdioServerInfo("x"), "env")]
+    )
+    def test_a_header_or_variable_without_a_value_is_omitted_unlike_in_version_2_1(self, info, field, caplog):
         caplog.set_level(logging.WARNING, logger="haystack_integrations")
-        stored = {**SSEServerInfo("http://h/x").to_dict(), "headers": {"X-Key": None, "X-Fix": "y"}}
-        assert SSEServerInfo.from_dict(stored) == SSEServerInfo("http://h/x", headers={"X-Fix": "y"})
-        assert "The header 'X-Key' has no value" in caplog.text
+        stored = {**info.to_dict(), field: {"X-Key": None, "X-Fix": "y"}}
+        assert getattr(type(info).from_dict(stored), field) == {"X-Fix": "y"}
+        assert "The header or variable 'X-Key' has no value" in caplog.text
 
     def test_a_required_secret_without_a_value_is_an_error_that_names_the_variable(self):
         tool = MCPTool("add", SSEServerInfo("http://h/x", headers={"X-Key": Secret.from_env_var("MCP_TEST_NOT_SET")}))

@@ -70,6 +70,15 @@ def _text_of_path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+def _without_none(values: Any) -> Any:
+    # Version 2.1 took headers and variables without a value, such as `os.getenv("TOKEN")`, and wrote them to files.
+    if not isinstance(values, dict):
+        return values
+    for name in [name for name, value in values.items() if value is None]:
+        logger.warning("The header or variable '{key}' has no value, so it is omitted", key=name)
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @explains_options
 @checked_dataclass(repr=False, config=CHECKED)
 class StdioServerInfo(BuiltInServerInfo):
@@ -99,7 +108,8 @@ class StdioServerInfo(BuiltInServerInfo):
 
     :param command: Command to run, e.g. "python" or "node".
     :param args: Arguments of the command.
-    :param env: Additional environment variables. A variable whose optional Secret has no value is omitted.
+    :param env: Additional environment variables. A variable that is None, or an optional
+        Secret without a value, is omitted.
     :param max_retries: Maximum number of retries when a lost session is reopened, or when a call provably did not run.
     :param base_delay: Initial delay in seconds between retries; grows exponentially.
     :param max_delay: Maximum delay in seconds between retries.
@@ -122,7 +132,7 @@ class StdioServerInfo(BuiltInServerInfo):
 
     command: str | Secret
     args: Sequence[str | Secret] | None = None
-    env: Secrets | None = None
+    env: Annotated[Secrets | None, BeforeValidator(_without_none)] = None
     max_retries: Retries = 3
     base_delay: Delay = 1.0
     max_delay: Delay = 30.0
@@ -256,15 +266,6 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 # The fields that may hold an object, which is stored by its import path.
 _OBJECTS = {"verify", "http_transport", "token_provider", "headers_provider", "auth"}
-
-
-def _without_none(headers: Any) -> Any:
-    # Version 2.1 took a header without a value, and wrote it to files.
-    if not isinstance(headers, dict):
-        return headers
-    for name in [name for name, value in headers.items() if value is None]:
-        logger.warning("The header '{key}' has no value, so it is omitted", key=name)
-    return {name: value for name, value in headers.items() if value is not None}
 
 
 def _tuple_of_list(value: Any) -> Any:
