@@ -383,6 +383,8 @@ DIFFERENCES: Final = {
     "an empty object may be written as an empty list": ({"result is a list"}, None, UNANSWERED),
     # Structured content of revisions up to 2025-11-25 is converted to an object.
     "an odd member takes nothing else away": (ODD_MEMBERS, None, INVALID),
+    # Many servers declare an output schema and return only text.
+    "a result without structured content passes": ({"no structured content"}, "result", INVALID),
     # SEP-2322
     "without a `resultType` a result is complete": ({"no resultType"}, None, INVALID),
     "a server that does not know a listing has nothing to list": ({"unknown method"}, "result", UNKNOWN_METHOD),

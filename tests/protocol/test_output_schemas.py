@@ -145,9 +145,15 @@ def test_a_violation_is_an_error_without_quotes_whether_found_in_the_loop_or_in_
         assert "secret" not in str(failure.value)
         server.answer = text_result("found", structured_content={"x": 1})
         assert text(connection.call_tool("search")) == "found"
-        server.answer = text_result("found")
-        with pytest.raises(MCPInvocationError, match=r"structured content\. The tool has run"):
-            connection.call_tool("search")
+
+
+def test_a_result_without_structured_content_passes_with_a_warning(caplog):
+    server = server_with(INTEGER, {"x": 1})
+    server.answer = text_result("found")
+    with MCPConnection(server.info) as connection:
+        assert [text(connection.call_tool("search")) for _ in range(2)] == ["found", "found"]
+    (warning,) = given_up(caplog)
+    assert "'search'" in warning and "the server returned no structured content" in warning
 
 
 @pytest.mark.usefixtures("unhurried")

@@ -265,8 +265,9 @@ class ListedTools:
             return
         value = result.structured_content
         if value is None and "structured_content" not in result.model_fields_set:
-            msg = f"Tool {tool_name} has an output schema but did not return structured content{_HAS_RUN}"
-            raise InvalidResultError(msg)
+            # The text may be all that the model needs, and a tool whose result is refused may be called once more.
+            self._give_up(tool_name, schema, "the server returned no structured content")
+            return
         validation = schema.validate(value, _SECONDS_IN_LOOP)
         if validation.timed_out:
             async with self._one_in_thread:
