@@ -200,12 +200,12 @@ async def test_all_requests_go_through_the_proxy(http_server, server_files, auth
     assert PASSWORD not in repr(info) and PASSWORD in info._secrets()
 
 
-async def test_the_error_says_that_a_proxy_wants_credentials(http_server: Any) -> None:
+async def test_the_error_says_that_a_proxy_answers_and_wants_credentials(http_server: Any) -> None:
     server = http_server()
     async with ForwardProxy(f"alice:{PASSWORD}") as proxy:
         url = f"http://alice:wr0ng-pa55@127.0.0.1:{proxy.port}"
         said = await asyncio.to_thread(failure, describe(server, tls=False, proxy=url))
-        assert "407 Proxy Authentication Required: check the credentials in the URL of the proxy" in said
+        assert "407 Proxy Authentication Required through the proxy 127.0.0.1: check the credentials in the URL" in said
         said += await asyncio.to_thread(failure, describe(server, proxy=url))
         assert "(through the proxy 127.0.0.1) cannot be reached: check the credentials in the URL of the proxy" in said
         assert proxy.requests == [] and "wr0ng" not in said

@@ -172,6 +172,8 @@ class Diagnosis:
         """
         response, status = answer.response, answer.response.status_code
         finding = f"{_display_url(self._url)} answers {status_of(response)}"
+        if self._url.scheme == "http" and (proxy := self._proxy()):  # it can answer for the server
+            finding += f" through the proxy {proxy}"
         target = redirect_target(response)
         if target is not None:
             if self._url.scheme == "https":
@@ -224,13 +226,16 @@ class Diagnosis:
     def _place(self) -> str:
         host = f"[{self._url.host}]" if ":" in self._url.host else self._url.host
         place = f"{host}:{self._url.port or {'http': 80, 'https': 443}[self._url.scheme]}"
+        proxy = self._proxy()
+        return f"{place} (through the proxy {proxy})" if proxy else place
+
+    def _proxy(self) -> str | None:
         named = self.route.proxy and str(self.route.proxy.url)
         if named is None and self.route.transport is None:
             named = environment_proxy(self._url, urllib.request.getproxies())
         with suppress(ValueError):
-            if named:
-                return f"{place} (through the proxy {urlsplit(named).hostname})"
-        return place
+            return urlsplit(named).hostname if named else None
+        return None
 
     def _redacted_text(self, text: str) -> str:
         return self.redact("".join(filter(str.isprintable, text)))[:200]
