@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from haystack.utils import Secret
 from mcp import types
+from mcp.server import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 from haystack_integrations.tools.mcp import (
+    InProcessServerInfo,
     MCPConnection,
     MCPConnectionError,
     MCPInvocationError,
@@ -96,6 +99,20 @@ def test_the_server_gets_the_trace_context_of_the_caller(spans, patient_stdio_se
         for request in ("@tools/call", "@tasks/get"):
             [(_, details), *_] = log.events(request)
             assert trace in details["traceparent"]
+
+
+def test_the_span_of_a_call_names_its_tool_and_fails_with_it_even_without_a_tracer_of_haystack(spans):
+    server = MCPServer("bakery")
+
+    @server.tool()
+    def bake() -> str:
+        raise ToolError("no flour")
+
+    with MCPToolset(InProcessServerInfo(server)) as toolset, pytest.raises(MCPInvocationError):
+        toolset["bake"].invoke()
+    [span] = [span for span in spans.get_finished_spans() if span.name == "tools/call bake"]
+    assert (span.attributes["gen_ai.tool.name"], span.attributes["gen_ai.operation.name"]) == ("bake", "execute_tool")
+    assert (span.attributes["error.type"], span.status.is_ok, span.status.description) == ("tool_error", False, None)
 
 
 TOKEN = "t0ken.of-the_server~42"

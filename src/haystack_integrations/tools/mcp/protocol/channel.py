@@ -68,8 +68,9 @@ _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
 
 _UNTRACED = nullcontext()
 
-# Requests whose spans are named by their parameter `name`.
-_METHODS_WITH_NAMED_SPAN = frozenset({"tools/call", "prompts/get"})
+# Requests whose spans are named by their parameter `name`, and the attribute that it is of the span. Other names are too
+# many for the names of spans, or are arguments.
+_NAME_ATTRIBUTES: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 
 # The parameter that names the subject of a request, by its method.
 _SUBJECT_PARAMETERS: Final = {
@@ -521,9 +522,7 @@ class Channel:
         :raises RequestError: If there is no result.
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote the request.
         """
-        # The name of a tool or a prompt. Other names are too many for the names of spans, or are arguments.
-        name = exchange.params.get("name") if exchange.params and exchange.method in _METHODS_WITH_NAMED_SPAN else None
-        target = f" {name}" if isinstance(name, str) else ""
+        target = f" {exchange.name}" if exchange.name and exchange.method in _NAME_ATTRIBUTES else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
             message: dict[str, Any] = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
@@ -568,9 +567,16 @@ class Channel:
                 exchange.params = {**params, "_meta": {**params.get("_meta", {}), **carrier}}
             if span.is_recording():
                 attributes = {"mcp.method.name": exchange.method, "jsonrpc.request.id": str(exchange.id)}
+                if exchange.name and (name_attribute := _NAME_ATTRIBUTES.get(exchange.method)):
+                    attributes[name_attribute] = exchange.name
+                if exchange.method == "tools/call":
+                    attributes["gen_ai.operation.name"] = "execute_tool"
                 span.set_attributes({**attributes, **self._span_attributes()})
             try:
                 yield
+                if exchange.method == "tools/call" and exchange.answer.result().get("isError") is True:
+                    span.set_attribute("error.type", "tool_error")
+                    span.set_status(trace.StatusCode.ERROR)
             except RequestError as error:
                 if isinstance(error, ProtocolError):
                     span.set_attributes({"error.type": str(error.code), "rpc.response.status_code": str(error.code)})
