@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from haystack_integrations.tools.mcp import MCPToolset, preload
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
@@ -164,6 +165,25 @@ def test_a_run_can_begin_after_a_restart_of_the_database():
         with journal.run("after"):
             pass
         assert (ended, [each.state for each in journal.runs()]) == ([True], ["done", "done"])
+        journal.close()
+
+
+@pytest.mark.skipif(programs() is None, reason="PostgreSQL is not installed")
+def test_a_journal_works_behind_a_pooler_and_with_other_drivers(monkeypatch):
+    with postgres() as url, monkeypatch.context() as patched:
+        journal = RunJournal(url)
+        for number in range(10):
+            with journal.run(f"run {number}"):
+                journal.value("x", lambda: 1)
+        with journal._store._engine_in_use().connect() as connection:  # a pooler may hand statements to other servers
+            assert connection.exec_driver_sql("SELECT name FROM pg_prepared_statements").all() == []
+        journal.close()
+        patched.setattr(PGDialect_psycopg, "default_paramstyle", "format")  # that of pg8000
+        # psycopg2 returns memoryviews
+        patched.setattr(Store, "_loads", lambda self, data, loads=Store._loads: loads(self, memoryview(data)))
+        journal = RunJournal(url)
+        with journal.run("run 1"):
+            assert (journal.value("x", lambda: 2), journal.value("y", lambda: 2)) == (1, 2)
         journal.close()
 
 

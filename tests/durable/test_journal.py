@@ -559,6 +559,9 @@ def test_results_are_encrypted_if_a_key_is_given(new_journal, tools, tmp_path):
 @rows(
     ("parameters", "message"),
     ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
+    ({"url": "postgres://h/db"}, "`url` must be a URL of SQLAlchemy for SQLite or PostgreSQL"),
+    ({"url": "mysql+pymysql://h/db"}, "for SQLite or PostgreSQL"),
+    ({"url": "postgresql+asyncpg://h/db"}, "without an async driver"),
     ({"lease": 0}, "`lease` must be greater than 0, got 0"),
     ({"on_unknown": "ask"}, "`on_unknown` must be 'error' or 'model'"),
     ({"encryption_key": "abc"}, "`encryption_key` must be an instance of Secret, got str$"),
@@ -585,6 +588,11 @@ def test_old_runs_are_deleted(journal):
     assert journal.delete("failed")
     assert journal.calls("failed") == []
     assert "runs.db" in repr(journal)
+
+
+def test_no_password_of_a_url_is_shown():
+    url = "postgresql+psycopg://u:pw-1@h/db?password=pw-2&sslpassword=pw-3&sslmode=require"
+    assert repr(RunJournal(url)) == "RunJournal('postgresql+psycopg://u:***@h/db?sslmode=require')"
 
 
 def test_concurrent_questions_are_distinguished_by_branches(journal):

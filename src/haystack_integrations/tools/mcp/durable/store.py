@@ -303,12 +303,16 @@ class Store:
         self._fernet = None if key is None else _fernet(key)
         try:
             self._url = sql.make_url(url)
+            dialect = self._url.get_dialect()
         except SQLAlchemyError:
+            dialect = None
+        if dialect is None or dialect.name not in ("sqlite", "postgresql") or dialect.is_async:
             msg = (
-                'RunJournal: `url` must be a URL of SQLAlchemy, such as "sqlite:///runs.db" or "postgresql+psycopg://…"'
+                "RunJournal: `url` must be a URL of SQLAlchemy for SQLite or PostgreSQL, without an async driver, such "
+                'as "sqlite:///runs.db" or "postgresql+psycopg://…"'
             )
-            raise ValueError(msg) from None
-        self._is_sqlite = self._url.get_backend_name() == "sqlite"
+            raise ValueError(msg)
+        self._is_sqlite = dialect.name == "sqlite"
         self._synchronous = "FULL" if power_loss_safe else "NORMAL"
         self._boot = _boot_id() if self._is_sqlite else ""
         self._statements = _statements(is_sqlite=self._is_sqlite)
@@ -341,6 +345,9 @@ class Store:
         if self._is_sqlite:
             # One connection is kept open, because a pool costs more than the writes.
             options |= {"poolclass": StaticPool, "connect_args": {"check_same_thread": False, "timeout": _LOCK_TIMEOUT}}
+        elif self._url.get_driver_name() == "psycopg":
+            # A pooler such as PgBouncer may hand each statement to another server, which has not prepared it.
+            options["connect_args"] = {"prepare_threshold": None}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
             event.listen(engine, "connect", self._prepare)
@@ -375,7 +382,8 @@ class Store:
                 given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
                 if self._sqlite_connection is None:
                     with engine.connect() as connection:
-                        result = connection.exec_driver_sql(text, given)
+                        positional = tuple(given[name] for name in order)
+                        result = connection.exec_driver_sql(text, positional or given)
                         return result.fetchall() if result.returns_rows else [], result.rowcount
                 cursor = self._sqlite_connection.cursor()  # SQLAlchemy's own connection would take twice as long
                 cursor.execute(text, [given[name] for name in order])
@@ -400,7 +408,8 @@ class Store:
 
     def _loads(self, data: bytes) -> Any:
         try:
-            return json.loads(data if self._fernet is None else self._fernet.decrypt(bytes(data)))
+            data = bytes(data) if isinstance(data, memoryview) else data  # psycopg2 returns one
+            return json.loads(data if self._fernet is None else self._fernet.decrypt(data))
         except (InvalidToken, ValueError):
             msg = (
                 "The journal cannot be read: it is damaged, or `encryption_key` is not the one with "
@@ -445,11 +454,11 @@ class Store:
 
     def describe(self) -> str:
         """
-        Name the database without its password.
+        Name the database without its passwords.
 
         :returns: The URL.
         """
-        return self._url.render_as_string(hide_password=True)
+        return self._url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
 
     def close(self) -> None:
         """
@@ -482,7 +491,10 @@ class Store:
             return Lease(run=run, epoch=epoch)
         known, _ = self._execute(self._statements.format, name=name)
         if known and known[0][0] != FORMAT:
-            msg = f"The run '{name}' was written in format {known[0][0]}; this version reads format {FORMAT}"
+            msg = (
+                f"The run '{name}' was written in format {known[0][0]}; this version reads format {FORMAT}. Finish it "
+                "with the version of mcp-haystack that began it, or delete the run."
+            )
             raise MCPRunError(msg)
         return None
 
