@@ -575,14 +575,18 @@ def test_invalid_parameters_of_a_journal_are_refused_with_their_name(parameters,
 
 
 def test_old_runs_are_deleted(journal):
-    with journal.run("done"):
-        journal.value("x", lambda: 1)
+    for name in ("killed", "done"):
+        with journal.run(name):
+            journal.value("x", lambda: 1)
+    # as if the process was killed before it deleted the rest
+    change(journal, "DELETE FROM mcp_runs WHERE name = 'killed'")
     with pytest.raises(LookupError, match="caf"), journal.run("failed"):
         raise LookupError("no caf\udce9\0")  # databases refuse this text
     assert journal.prune(timedelta(days=1)) == 0
     with pytest.raises(ValueError, match="`older_than` must be a valid timedelta, got"):
         journal.prune(1)
     assert journal.prune(timedelta(seconds=-1)) == 1
+    assert journal._store._engine_in_use().connect().exec_driver_sql("SELECT * FROM mcp_entries").all() == []
     expected = ("failed", "unfinished", r"LookupError: no caf\udce9\x00")
     assert [(each.name, each.state, each.error) for each in journal.runs()] == [expected]
     assert journal.delete("failed")

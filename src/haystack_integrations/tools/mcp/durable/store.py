@@ -142,9 +142,11 @@ class _Statements:
         of_run = (runs.name, state, runs.created, runs.changed, runs.epoch, runs.owner, runs.error)
         self.runs = sql.select(*of_run).order_by(runs.created)
         self.unfinished = names.where(sql.not_(is_done))
-        self.done_before = names.where(is_done, runs.changed < parameter("before", type_=sql.Float))
+        self.prune = sql.delete(_RUNS).where(is_free, is_done, runs.changed < parameter("before", type_=sql.Float))
         self.delete = sql.delete(_RUNS).where(runs.name == parameter("name"), is_free).returning(runs.id)
         self.delete_entries = sql.delete(_ENTRIES).where(entries.run == parameter("run"))
+        has_run = sql.select(sql.literal(1)).where(runs.id == entries.run).exists()
+        self.delete_orphans = sql.delete(_ENTRIES).where(sql.not_(has_run))
 
         is_of = entries.run == sql.select(runs.id).where(runs.name == parameter("name")).scalar_subquery()
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
@@ -645,8 +647,9 @@ class Store:
         :param before: The time, in seconds since 1970.
         :returns: How many runs were deleted.
         """
-        old, _ = self._execute(self._statements.done_before, before=before)
-        return sum(self.delete(name) for (name,) in old)
+        _, count = self._execute(self._statements.prune, before=before)
+        self._execute(self._statements.delete_orphans)  # those of a process that was killed before this, too
+        return count
 
     def delete(self, name: str) -> bool:
         """
