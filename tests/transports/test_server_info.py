@@ -96,6 +96,7 @@ class TestDocumentedFields:
 class TestValidation:
     @rows(
         ("info_class", "parameters", "message"),
+        (StdioServerInfo, {"command": f"https://host/mcp?key={SECRET}"}, r"use StreamableHttpServerInfo\(url="),
         (StdioServerInfo, {"command": ""}, "`command` must be a non-empty string, got ''"),
         (StdioServerInfo, {"command": "python server.py"}, r"a program alone.*command='python', args=\[...\]"),
         (StdioServerInfo, {"command": f"uvx  some-server --token {SECRET}"}, r"arguments belong in `args`"),

@@ -154,6 +154,8 @@ class StdioServerInfo(BuiltInServerInfo):
             return
         if not command.strip():
             self._refuse(f"`command` must be a non-empty string, got {command!r}")
+        if command.startswith(("http://", "https://")):
+            self._refuse("`command` must be a program; for a server with a URL, use StreamableHttpServerInfo(url=...)")
         program, *rest = command.split()
         if rest and not (os.path.isfile(command) or shutil.which(command)):
             self._refuse(
