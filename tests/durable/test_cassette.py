@@ -269,6 +269,9 @@ class TestLooks:
     def test_own(self, mcp_cassette):
         with mcp_cassette, MCPToolset(Bank().info) if "SERVER" in os.environ else absent() as tools:
             assert tools["look"].call(amount=2).text == "paid {'amount': 2}"
+
+def test_without_a_block(mcp_cassette):
+    pass
 """
 
 
@@ -284,11 +287,12 @@ def test_the_pytest_plugin_records_and_replays(tmp_path, monkeypatch):
         return run_to_end(words, limit=250, cwd=tmp_path).stdout
 
     missing = tested()
-    assert "7 failed" in missing
+    assert "7 failed, 1 passed" in missing
+    assert "did not enter `with mcp_cassette:`" in missing
     assert "There is no cassette" in missing
     with monkeypatch.context() as patch:
         patch.setenv("SERVER", "1")
-        assert "7 passed" in tested("--mcp-record-mode=once")
+        assert "8 passed" in tested("--mcp-record-mode=once")
     written = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.json"))
     assert sum("test_each" in path for path in written) == 3
     assert [path for path in written if "test_each" not in path] == [
@@ -296,7 +300,7 @@ def test_the_pytest_plugin_records_and_replays(tmp_path, monkeypatch):
         "cassettes/test_page/test_own.json",
         "shared.json",
     ]
-    assert "7 passed" in tested()
+    assert "8 passed" in tested()
 
 
 def test_the_pytest_plugin_imports_nothing_until_it_is_used():

@@ -9,12 +9,15 @@ The pytest plugin that plays cassettes. It imports nothing until a test uses it.
 from __future__ import annotations
 
 import re
+import warnings
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from haystack_integrations.tools.mcp.durable import Cassette
 
 # Longer names of cassettes are cut. File systems allow 255 characters.
@@ -47,9 +50,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
+def mcp_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     """
-    Return the test's own cassette, in `cassettes/` next to the test file, for a `with` or `async with` block.
+    Provide the test's own cassette, in `cassettes/` next to the test file, for a `with` or `async with` block.
     """
     from haystack_integrations.tools.mcp.durable import Cassette  # noqa: PLC0415 - only where it is used
 
@@ -61,4 +64,8 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Cassette:
         file_name = f"{file_name[:_MAX_NAME]}-{zlib.crc32(test.encode()):08x}"
     file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{file_name}.json"
     mode: Any = request.config.getoption("--mcp-record-mode")
-    return Cassette(request.path.parent / file, mode)
+    cassette = Cassette(request.path.parent / file, mode)
+    yield cassette
+    if not cassette._was_entered:
+        msg = "This test did not enter `with mcp_cassette:`, so nothing was recorded or replayed"
+        warnings.warn(pytest.PytestWarning(msg), stacklevel=1)

@@ -61,8 +61,10 @@ class Cassette(DurableRun):
         self.file = Path(file)
         super().__init__(Store("sqlite://"), self.file.stem, _LEASE, "error")
         self.mode: RecordMode = mode
+        self._was_entered = False
 
     def _open(self) -> OpenRun:
+        self._was_entered = True
         is_played = self.mode == "none" or (self.mode == "once" and self.file.exists())
         self._run_class = partial(_PlayedRun, self.file, *_read(self.file)) if is_played else OpenRun
         return super()._open()
