@@ -381,6 +381,15 @@ class TestProcesses:
             fate, _ = await failure(channel, "os._exit(3)")
             assert (fate, await transport_of(channel).exit_code(LIMIT)) == (Fate.LOST, 3)
 
+    async def test_a_pipe_that_cannot_be_read_ends_the_session(self, monkeypatch):
+        def fail(*_: object) -> None:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+
+        async with served() as channel:
+            monkeypatch.setattr(os, "read", fail)
+            with pytest.raises(LostError):
+                await asyncio.wait_for(do(channel, 'write({"method": "note"})'), LIMIT)
+
     @on_each_loop
     async def test_other_code_may_wait_for_a_process(self):
         async with served() as channel:

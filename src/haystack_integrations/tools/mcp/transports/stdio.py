@@ -296,6 +296,8 @@ class StdioTransport(Transport):
             data = os.read(pipe.fileno(), _READ_SIZE)
         except BlockingIOError:
             return False
+        except OSError:  # e.g. in a test that replaces the file system; the loop would call this again and again
+            data = b""
         if not data:
             _close(pipe)
         if pipe is self._stderr:
