@@ -24,6 +24,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
     load_mcp_toolsets,
 )
+from haystack_integrations.tools.mcp.oauth import FileTokenStorage, OAuthConfig
 from tests.support.rows import rows
 
 FILES = Path(__file__).parent / "files"
@@ -233,6 +234,16 @@ HTTP, SSE = StreamableHttpServerInfo(URL), SSEServerInfo(URL)
 )
 def test_the_kind_of_a_server_has_many_names(entry: dict[str, Any], info: MCPServerInfo) -> None:
     assert load(entry).server_info == info
+
+
+def test_logins_may_be_kept_for_the_servers_that_want_them(tmp_path: Path) -> None:
+    kept = OAuthConfig(token_storage=FileTokenStorage(str(tmp_path)))
+    servers = {"private": {"url": URL, "auth": "oauth"}, "public": {"url": URL}, "local": {"command": "x"}}
+    private, public, local = load_mcp_toolsets(servers, oauth_config=kept)
+    assert private.server_info == StreamableHttpServerInfo(URL, sse_fallback=True, oauth_config=kept)
+    assert (public.server_info, local.server_info) == (load(servers["public"]).server_info, StdioServerInfo("x"))
+    registry = MCPRegistry.from_config(servers, oauth_config=kept)
+    assert registry.providers["private"].server_info == private.server_info
 
 
 def test_connections_of_langchain_mcp_adapters_are_accepted_in_their_python_form() -> None:

@@ -25,17 +25,20 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from haystack import logging
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.convert.tool_names import prefix_of
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.secret_template import SecretTemplate, read_env_file
+from haystack_integrations.tools.mcp.transports.server_infos import HttpServerInfo
 from haystack_integrations.tools.mcp.transports.shorthand import ENTRY_MARKS, foreign_keys, server_info_of, settings_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -79,6 +82,7 @@ def load_mcp_toolsets(
     prefix_tool_names: bool = True,
     required: bool = True,
     inputs: Mapping[str, str | Secret] | None = None,
+    oauth_config: OAuthConfig | None = None,
     **parameters: Any,
 ) -> list[MCPToolset]:
     """
@@ -107,6 +111,8 @@ def load_mcp_toolsets(
     :param required: Whether a server that cannot be reached is an error; see MCPToolset. An entry's `required` takes
         precedence.
     :param inputs: Values for `${input:ID}` by ID, for files of VS Code.
+    :param oauth_config: How to log in at the servers with `"auth": "oauth"`, for example with a `FileTokenStorage` that
+        keeps the tokens. Default: `OAuthConfig()`.
     :param parameters: Further parameters of every MCPToolset, such as `connection_timeout`. Parameters in an entry take
         precedence.
     :returns: The toolsets, in the order of the file, without disabled servers.
@@ -116,7 +122,11 @@ def load_mcp_toolsets(
         choices.
     """
     configuration = Configuration(
-        config, {"required": required, **parameters}, inputs=inputs, prefix_tool_names=prefix_tool_names
+        config,
+        {"required": required, **parameters},
+        inputs=inputs,
+        prefix_tool_names=prefix_tool_names,
+        oauth_config=oauth_config,
     )
     return [*configuration.toolsets(servers).values()]
 
@@ -133,6 +143,7 @@ class Configuration:
         *,
         inputs: Mapping[str, str | Secret] | None = None,
         prefix_tool_names: bool = True,
+        oauth_config: OAuthConfig | None = None,
         is_checked: bool = True,
     ) -> None:
         """
@@ -142,6 +153,7 @@ class Configuration:
         :param parameters: Parameters of every toolset, unless its entry sets them.
         :param inputs: As in `load_mcp_toolsets`.
         :param prefix_tool_names: As in `load_mcp_toolsets`.
+        :param oauth_config: As in `load_mcp_toolsets`.
         :param is_checked: If False, variables that are not set are ignored, warnings are collected in `warnings`
             instead of logged, and VS Code's inputs come from environment variables: `api-key` from `API_KEY`.
         :raises FileNotFoundError: If there is no such file.
@@ -163,6 +175,7 @@ class Configuration:
         self._declared_inputs = self._checked_inputs(declared, inputs or {})
         self._inputs = inputs or {}
         self._prefix_tool_names = prefix_tool_names
+        self._oauth_config = oauth_config
         self._parameters = parameters or {}
         # For a symbolic link, this is the folder of the link, as in the client.
         folder = Path.cwd() if self._file is None else Path(os.path.abspath(self._file)).parent
@@ -273,6 +286,8 @@ class Configuration:
         if ignored := foreign_keys(entry):
             self._warn(place, f"ignored {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
+        if self._oauth_config is not None and isinstance(server_info, HttpServerInfo) and server_info.auth == "oauth":
+            server_info = replace(server_info, auth=None, oauth_config=self._oauth_config)  # type: ignore[type-var]
         entry_options = dict(settings.parameters)
         snapshot = entry_options.get("snapshot")
         check = snapshot if isinstance(snapshot, Mapping) else {"snapshot": snapshot}

@@ -20,6 +20,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
@@ -253,6 +254,7 @@ class MCPRegistry(Compound):
         *,
         required: bool = True,
         inputs: Mapping[str, str | Secret] | None = None,
+        oauth_config: OAuthConfig | None = None,
         **parameters: Any,
     ) -> Self:
         """
@@ -268,13 +270,16 @@ class MCPRegistry(Compound):
         :param config: Path of the file, or its content; see `load_mcp_toolsets`. Disabled servers are left out.
         :param required: Whether a server that cannot be reached is an error. An entry's `required` takes precedence.
         :param inputs: Values for `${input:ID}` by ID, for files of VS Code.
+        :param oauth_config: How to log in at the servers with `"auth": "oauth"`. Default: `OAuthConfig()`.
         :param parameters: Further parameters of every server's MCPToolset, such as `connection_timeout`.
         :returns: The registry.
         :raises FileNotFoundError: If there is no such file.
         :raises ValueError: If the file is invalid. The message names the place and the valid choices.
         """
         options = {"invocation_timeout": None, "required": required, **parameters}
-        configuration = Configuration(config, options, inputs=inputs, prefix_tool_names=False)
+        configuration = Configuration(
+            config, options, inputs=inputs, oauth_config=oauth_config, prefix_tool_names=False
+        )
         providers = configuration.toolsets()
         configs = configuration.content.get(TOOL_CONFIGS)
         try:
