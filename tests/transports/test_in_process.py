@@ -191,6 +191,13 @@ def test_a_module_that_exits_on_import_is_a_connection_error(tmp_path, monkeypat
     connection.close()
 
 
+def test_the_sdk_need_not_have_its_modules_as_attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An import hook that fails, as an instrumentation's may, leaves the SDK without them.
+    monkeypatch.delattr(sys.modules["mcp"], "server")
+    with MCPToolset(InProcessServerInfo(MCPServer("bakery"))) as toolset:
+        assert list(toolset) == []
+
+
 def test_a_module_whose_import_hangs_does_not_delay_the_end_of_the_program(tmp_path: Path) -> None:
     (tmp_path / "module_that_hangs.py").write_text("import threading; print('importing'); threading.Event().wait()")
     program = """

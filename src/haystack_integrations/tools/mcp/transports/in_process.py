@@ -14,9 +14,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import mcp.server
 from haystack import logging
 from mcp import MCPError
+from mcp.server import Server
 from mcp.server.runner import serve_dual_era_loop
 from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import INTERNAL_ERROR
@@ -31,7 +31,6 @@ from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, Stre
 from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
 
 if TYPE_CHECKING:
-    from mcp.server import Server
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
 __all__ = ["InProcessClient"]
@@ -151,7 +150,7 @@ class InProcessClient(WireClient):
             server = await start_in_thread(import_object, server)
         server = getattr(server, "_mcp_server", server)  # the SDK server inside a FastMCP server
         server = getattr(server, "_lowlevel_server", server)  # the one inside an MCPServer
-        if not isinstance(server, mcp.server.Server):
+        if not isinstance(server, Server):
             msg = f"Failed to connect to {self._describe()}: it is a {type(server).__name__}, not an MCP server object"
             raise MCPConnectionError(msg, server_info=self._server_info, operation="connect")
         return InProcessTransport(server)
