@@ -273,6 +273,17 @@ class TestStreams:
                 await channel.fail()
             assert channel.peer.drains == []
 
+    async def test_two_streams_that_are_cut_before_the_answer_put_the_session_in_doubt(self) -> None:
+        async def cut(request: HttpRequest) -> None:  # as Python SDK 1.8 does after a call was cancelled
+            request.writer.write(chunked(is_finished=False))
+
+        async with ScriptedPeer(with_session(cut)) as peer, connected(peer.url) as channel:
+            await shake_hands(channel)
+            for _ in range(2):
+                assert channel.peer.drains == []
+                await channel.fail()
+            assert channel.peer.drains == ["the server seems to have lost the session"]
+
     async def test_the_connection_of_an_ended_stream_is_reused_and_no_stream_is_opened_without_a_session(self):
         async with ScriptedPeer(always(lambda request: chunked(event(result(request))))) as peer:
             async with connected(peer.url) as channel:

@@ -217,11 +217,12 @@ class StreamableHttpTransport(HttpTransport):
             await self._read_stream(response, cursor, exchange)
         except httpx2.HTTPError as error:
             reason = describe_failure(error)
+            cursor.is_silent &= response.num_bytes_downloaded == 0
         if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
             await self._go_on(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
-        return cursor.is_silent and reason == _CLOSED_EARLY and now() - opened_at < _CUT_AFTER
+        return cursor.is_silent and now() - opened_at < _CUT_AFTER
 
     async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
