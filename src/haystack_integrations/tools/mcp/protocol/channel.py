@@ -522,7 +522,8 @@ class Channel:
         :raises RequestError: If there is no result.
         :raises ValueError: If the request cannot be written as JSON. The text of the error may quote the request.
         """
-        target = f" {exchange.name}" if exchange.name and exchange.method in _NAME_ATTRIBUTES else ""
+        name = exchange.params.get("name") if exchange.params and exchange.method in _NAME_ATTRIBUTES else None
+        target = f" {name}" if isinstance(name, str) else ""
         span = self._tracer.start_span(f"{exchange.method}{target}", kind=trace.SpanKind.CLIENT)
         with self._traced(exchange, span) if span.get_span_context().is_valid else _UNTRACED:
             message: dict[str, Any] = {"jsonrpc": "2.0", "id": exchange.id, "method": exchange.method}
