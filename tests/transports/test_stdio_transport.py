@@ -455,6 +455,7 @@ open({str(tmp_path / "ended")!r}, "w").close()
         prctl(adopt_orphans, 1)
         try:
             async with channel_over(StdioTransport("/bin/sh", ["-c", "sleep 1000 & exec cat"], {}, None)) as channel:
+                await wait_until_async(psutil.Process(pid_of(channel)).children, "the child")
                 [child] = psutil.Process(pid_of(channel)).children()
             await stdio.end_leftovers()
             assert not psutil.pid_exists(child.pid)
