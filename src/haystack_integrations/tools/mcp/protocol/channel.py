@@ -68,8 +68,8 @@ _NEVER_CANCELLED = frozenset({"initialize", "server/discover", "tasks/cancel"})
 
 _UNTRACED = nullcontext()
 
-# Requests whose spans are named by their parameter `name`, and the span's attribute for it. Other names are too many for
-# the names of spans, or are arguments.
+# Requests whose spans are named by their parameter `name`, and the span's attribute for it. Other names are too many,
+# or are arguments.
 _NAME_ATTRIBUTES: Final = {"tools/call": "gen_ai.tool.name", "prompts/get": "gen_ai.prompt.name"}
 
 # The parameter that names the subject of a request, by its method.
