@@ -287,7 +287,7 @@ class Configuration:
             self._warn(place, f"ignored {', '.join(ignored)}")
         server_info = server_info_of(self._with_env_file(self._expanded(entry, place), place), place)
         if self._oauth_config is not None and isinstance(server_info, HttpServerInfo) and server_info.auth == "oauth":
-            server_info = replace(server_info, auth=None, oauth_config=self._oauth_config)  # type: ignore[type-var]
+            server_info = replace(server_info, auth=None, oauth_config=self._oauth_config)
         entry_options = dict(settings.parameters)
         snapshot = entry_options.get("snapshot")
         check = snapshot if isinstance(snapshot, Mapping) else {"snapshot": snapshot}
