@@ -161,6 +161,13 @@ async def test_definitions_and_errors_of_another_server_are_forwarded(toolset):
             await client.call_tool("fail", {})
 
 
+async def test_a_tool_of_another_server_that_lists_no_arguments_takes_any():
+    upstream = ForeignServer(definition("log", {"type": "object"}))
+    async with Client(create_mcp_server("gate", tools=[MCPToolset(upstream.info)])) as client:
+        await client.call_tool("log", {"level": "high"})
+    assert upstream.calls == [("log", {"level": "high"})]
+
+
 async def test_a_result_of_another_server_that_is_not_an_object_is_text(mode):
     upstream = ForeignServer(definition("primes", output_schema={"type": "array"}))
     with MCPToolset(upstream.info) as toolset:

@@ -91,12 +91,15 @@ def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> S
     declared = ServeOptions(
         meta=_without_fastmcp_meta(tool.meta), title=tool.title or None, icons=icons, annotations=tool.annotations
     )
+    schema = tool._schema
+    if definition is not None and "properties" not in definition.input_schema:
+        schema = {"additionalProperties": True, **schema}  # the tool may take any arguments
     # Structured results must be objects in FastMCP, and in all revisions before 2026-07-28.
     is_object = (tool.output_schema or {}).get("type") == "object"
     return ServedTool.create(
         name=tool.name,
         description=tool.description,
-        parameters=chosen_parameters(tool.name, tool._schema, options),
+        parameters=chosen_parameters(tool.name, schema, options),
         output_schema=tool.output_schema if is_object else None,
         body=body,
         options=declared.overridden_by(options),
