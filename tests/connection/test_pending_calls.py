@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 from fastmcp import FastMCP
 from haystack.utils import Secret
@@ -33,12 +34,15 @@ from haystack_integrations.tools.mcp import (
     MCPToolCall,
     MCPToolset,
     StreamableHttpServerInfo,
+    mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import MCPProgress, answer_later
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
+from tests.servers.patient_server import VERSION, PatientServer
 from tests.support.background import in_thread, text
 from tests.support.foreign_server import ForeignServer, definition
+from tests.support.handshake_server import HandshakeServer, error_of
 from tests.support.killed import run_in_killed_process
 from tests.support.processes import PATIENT_SERVER
 from tests.support.rows import rows
@@ -313,6 +317,27 @@ def test_a_task_survives_a_restart_or_an_outage_of_its_server(http_server, cutti
         proxy.accept()
         assert text(calling.result(LIMIT)) == "a plain cake"
     assert len(server.log.events("bake")) == 1
+
+
+def test_a_task_is_not_begun_again_when_an_older_version_of_its_server_takes_over(tmp_path):
+    newer, older, methods = PatientServer(tmp_path / "calls"), HandshakeServer(lambda *_: None), []
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        message = json.loads(request.content or "{}")
+        methods.append(message.get("method"))
+        if "tasks/get" not in methods:
+            return httpx2.Response(200, json=newer.answer(message))
+        if request.headers.get("mcp-protocol-version") == VERSION:
+            return error_of(message, -32600, "Bad Request: Missing session ID", status=400)
+        return older._respond(request)
+
+    transport = httpx2.MockTransport(respond)
+    info = StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport, base_delay=0.05)
+    with MCPConnection(info) as connection, mcp_request_context(user="ada"):
+        with pytest.raises(MCPInvocationError, match="no longer answers requests about its task"):
+            connection.call_tool("bake", {"seconds": 60})
+    assert older.sessions > 0
+    assert older.runs == 0
 
 
 def test_a_task_continues_in_the_next_process_of_a_server_over_stdio(patient_stdio_server):

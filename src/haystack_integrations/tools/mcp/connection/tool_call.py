@@ -184,6 +184,7 @@ class ToolCall:
                 if pending.task_id is None:
                     await self._store_pending_call(pending)
                     raise supervisor.redactor.error(pending_error(pending, request))
+                self._pending_task = pending  # if this is run again, for another session, the tool must not run again
                 return await _TaskRun(self, pending).run(is_new=True)
             return await _TaskRun(self, self._pending_task).run()
         except NotForCallerError:
