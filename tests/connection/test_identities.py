@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPServerInfo,
     MCPTool,
+    MCPToolset,
     SSEServerInfo,
     StreamableHttpServerInfo,
     mcp_request_context,
@@ -271,6 +272,16 @@ def test_a_server_that_starts_to_have_sessions_gets_one_for_each_user() -> None:
         end_session(connection)
         called_by(connection, "bob", "alice", "bob")
         assert {"Bearer alice-token", "Bearer bob-token"} == {*server.openers.values()}
+
+
+def test_a_server_that_is_down_is_not_tried_again_for_the_user_who_found_it_down() -> None:
+    provided.clear()
+    down = StreamableHttpServerInfo("http://127.0.0.1:1/mcp", token_provider=token_of)
+    with contextlib.closing(MCPToolset(down, required=False)) as toolset:
+        with mcp_request_context(user="alice"):
+            toolset.warm_up()
+        wait_until(lambda: len(provided) > 1, "another attempt")
+    assert [context.user for context in provided[:2]] == ["alice", None]
 
 
 @rows("identity", {"token": "t0ken-of-alice"}, {"headers": {"X-User": "alice"}})

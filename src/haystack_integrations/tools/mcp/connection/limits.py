@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import dataclasses
 import itertools
 import os
@@ -238,7 +239,9 @@ class BackgroundRetry:
         with self._start_lock():
             if not self.is_running:
                 self._pid = os.getpid()
-                self._running, _ = AsyncExecutor.get_instance().run_background(lambda _: self._repeat())
+                # In an empty context, because it is not on behalf of the user for whom the first attempt was made.
+                begin = AsyncExecutor.get_instance().run_background
+                self._running, _ = contextvars.Context().run(begin, lambda _: self._repeat())
 
     def stop(self) -> None:
         """
