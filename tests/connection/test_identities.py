@@ -77,6 +77,10 @@ def token_of(context: MCPRequestContext) -> str:
     return f"{context.user or 'service'}-token"
 
 
+def timed_out(_context: MCPRequestContext) -> str:
+    raise TimeoutError
+
+
 async def tenant_of(context: MCPRequestContext) -> dict[str, str]:
     await asyncio.sleep(0)
     return {"X-Tenant": f"tenant of {context.user}"}
@@ -176,6 +180,7 @@ NOT_SET = Secret.from_env_var("MCP_NO_TOKEN", strict=False)
     ({"token_provider": lambda _: ""}, {}, "`token_provider` must return a string that is not empty, it"),
     ({"token_provider": lambda _: Secret.from_token("t-5ecret")}, {}, "it returned TokenSecret"),
     ({"token_provider": token_of}, {"user": "mallory"}, "`token_provider` failed (PermissionError)"),
+    ({"token_provider": timed_out}, {}, "`token_provider` failed (TimeoutError)"),
     ({"token_provider": "no_such_package.vault:token"}, {}, "ModuleNotFoundError: No module named 'no_such_"),
     ({"headers_provider": lambda _: {"X-Count": 5}}, {}, "`headers_provider` must return a dict of strings"),
     ({}, {"token": Secret.from_env_var("MCP_NO_TOKEN")}, "the token of mcp_request_context: "),

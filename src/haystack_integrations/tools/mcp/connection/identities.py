@@ -191,19 +191,20 @@ class ServerSessions:
 
     async def _identify(self, timeout: float) -> Identity:
         info, context = self.default.server_info, current_context.get()
+        limit = asyncio.timeout(timeout)
         try:
             headers: dict[str, str] = {}
             if self._has_providers:
-                async with asyncio.timeout(timeout):
+                async with limit:
                     headers = await info._provided_headers(context or MCPRequestContext())
             if context is not None:
                 headers = _with_context_headers(headers, context)
             if fault := problem_with_headers(headers):
                 raise IdentityRefusedError(fault)
-        except TimeoutError:
-            msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
-            raise MCPConnectionTimeoutError(msg, info) from None
         except Exception as error:
+            if limit.expired():
+                msg = f"Nothing was sent to {info.describe()}: its headers were not provided within {timeout:g} seconds"
+                raise MCPConnectionTimeoutError(msg, info) from None
             # The text of a provider's error is left out: it may quote a credential.
             providers = [f"`{name}`" for name in ("headers_provider", "token_provider") if getattr(info, name, None)]
             text = f": {error}" if isinstance(error, ImportError) else ""  # from an import path that leads nowhere
