@@ -6,6 +6,7 @@
 Faults around a durable run: a stopped worker, a suspended machine, a full disk.
 """
 
+import asyncio
 import os
 import signal
 import threading
@@ -142,6 +143,21 @@ def test_a_run_ends_with_the_reason_if_the_database_always_refuses_a_result(jour
             tools["look"].call()  # the lease is renewed meanwhile
     assert [each.state for each in journal.calls("run")] == ["started"]
     assert caplog.text.count("The outcome of 'look' in run 'run' was not written, and is tried again") == 1
+
+
+async def test_a_failing_database_does_not_hide_why_a_run_ended(journal, monkeypatch, caplog):
+    def fail(*_: Any, **__: Any) -> None:
+        msg = "the disk is full"
+        raise MCPRunError(msg)
+
+    monkeypatch.setattr(Store, "release", fail)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(None) as limit, journal.run("cancelled"):
+            limit.reschedule(0)
+            await asyncio.sleep(LIMIT)
+    assert "The end of run 'cancelled' was not recorded: the disk is full" in caplog.text
+    with pytest.raises(MCPRunError, match="the disk is full"), journal.run("done"):
+        pass
 
 
 def limit_pages(journal: RunJournal, more: int) -> None:

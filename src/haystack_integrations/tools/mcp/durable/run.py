@@ -265,7 +265,13 @@ class OpenRun(CallRecorder):
             )
             return
         reason = None if error is None else f"{type(error).__name__}: {redact_text(str(error))}"[:1_000]
-        self._store.release(self._lease, state="done" if error is None else "open", error=reason)
+        try:
+            self._store.release(self._lease, state="done" if error is None else "open", error=reason)
+        except MCPRunError as failure:
+            if error is None:
+                raise
+            # The error that ended the run, perhaps a cancellation, must not be replaced. The lease expires by itself.
+            logger.warning("The end of run '{run}' was not recorded: {error}", run=self.name, error=str(failure))
 
     # What is recorded
 
