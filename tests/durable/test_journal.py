@@ -680,9 +680,11 @@ def test_haystack_tools_and_agents_as_tools_are_also_recorded(journal, bank, is_
     assert bank.calls == [("pay", {"amount": 3})]
 
 
-def test_a_toolset_that_is_not_yet_connected_keeps_its_tools(journal, bank):
+def test_a_toolset_that_is_not_yet_connected_and_a_tool_that_is_recorded_already_stay_as_they_are(journal, bank):
     cold, catalog = MCPToolset(bank.info), MCPSearchableToolset(MCPToolset(bank.info))
-    assert journal.tools([cold, catalog, haystack_tool(abs)])[:2] == [cold, catalog]
+    tools = journal.tools([cold, catalog, haystack_tool(abs)])
+    assert tools[:2] == [cold, catalog]
+    assert journal.tools(tools) == tools
 
 
 def test_a_call_of_a_haystack_tool_is_found_whatever_the_values_from_state(journal):

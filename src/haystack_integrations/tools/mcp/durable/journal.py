@@ -150,7 +150,8 @@ class RunJournal:
         """
         found: list[Tool | Toolset] = []
         for each in tools:
-            if isinstance(each, MCPTool | MCPToolset | Compound):  # a toolset knows its tools only when it is connected
+            # A toolset knows its tools only when it is connected.
+            if isinstance(each, MCPTool | MCPToolset | Compound | _JournaledTool):
                 found.append(each)
             elif isinstance(each, Toolset):
                 found += self.tools(list(each))
