@@ -168,7 +168,7 @@ class MCPCallBudget:
         """
         The number of calls that were made, by tool.
         """
-        return {name: count for name, count in self._made_calls.items() if count}
+        return {name: count for name, count in dict(self._made_calls).items() if count}
 
     def _admit(self, tool_name: str) -> None:
         with self._lock:

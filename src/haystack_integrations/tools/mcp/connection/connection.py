@@ -612,9 +612,10 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         request.limits, request.admission = limits, self._admission
         request.connection_timeout = waits = self.connection_timeout
         max_wait = None if limits.max_call_time is None else waits + limits.max_call_time
-        if self._server_sessions is None or self._interceptors:
+        sessions = self._server_sessions  # another thread may close the connection meanwhile
+        if sessions is None or self._interceptors:
             return self._prepare_and_call(request), max_wait
-        return self._server_sessions.call(request), max_wait
+        return sessions.call(request), max_wait
 
     async def _prepare_and_call(self, request: CallRequest) -> types.CallToolResult:
         await load_modules(self.server_info)  # the first session of a process needs the types of the protocol
@@ -820,7 +821,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         Return a tool's definition from the latest listing; None without an open session.
         """
-        tools = [] if self._session is None else self._session.listing.tools
+        session = self._session
+        tools = [] if session is None else session.listing.tools
         return next((tool for tool in tools if tool.name == tool_name), None)
 
     def _has_unknown_changes(self) -> bool:
@@ -857,7 +859,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         supervisor, active = sessions.default, self._active_supervisor or sessions.default
         details = self._details()
         supervisors = (supervisor, *sessions.by_identity.values())
-        opened = [each.session for each in supervisors if each.session is not None]
+        opened = [session for each in supervisors if (session := each.session) is not None]
         retry_in = max([supervisor.gate.retry_in, *(each.throttle.seconds for each in supervisors)])
         return MCPConnectionStatus(
             state=active.state,

@@ -97,7 +97,8 @@ class Gate:
         """
         How many seconds of the pause are left; 0 without a pause.
         """
-        return 0.0 if self._open_until is None else max(self._open_until - monotonic(), 0.0)
+        open_until = self._open_until
+        return 0.0 if open_until is None else max(open_until - monotonic(), 0.0)
 
     @contextmanager
     def answering(self) -> Iterator[None]:
