@@ -397,7 +397,7 @@ class CustomAuth(httpx2.Auth):
 
     def __init__(self, auth: httpx2.Auth) -> None:
         """
-        Initialize the OwnAuth.
+        Initialize the CustomAuth.
 
         :param auth: The object.
         """

@@ -651,7 +651,7 @@ class UnknownNameError(FastMCPError, NotFoundError):
 
     def __init__(self, message: str) -> None:
         """
-        Initialize the NoSuchThingError.
+        Initialize the UnknownNameError.
 
         :param message: The message for the log.
         """

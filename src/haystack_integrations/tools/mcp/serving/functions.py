@@ -337,8 +337,8 @@ class _Declaration:
     :param types: Their types, by their names.
     :param defaults: Their defaults; `inspect.Parameter.empty` for required ones.
     :param descriptions: Their descriptions.
-    :param kept: The members of a parameter's own schema that are kept if its type is a class of Haystack. The class's
-        docstring is for programmers.
+    :param kept_keywords: The members of a parameter's own schema that are kept if its type is a class of Haystack. The
+        class's docstring is for programmers.
     """
 
     types: Mapping[str, Any]

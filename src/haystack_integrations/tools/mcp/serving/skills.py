@@ -207,7 +207,7 @@ class _StoredSkill:
         """
         Read a file of the skill.
 
-        :raises NoSuchThingError: If the store does not list it.
+        :raises UnknownNameError: If the store does not list it.
         """
         if path != _MAIN_FILE and path not in self.store.load_skill(self.name)[1]:
             msg = "The skill has no such file"
