@@ -179,6 +179,12 @@ def test_resources_and_files_of_a_result_are_saved(run: Run, tmp_path: Path) -> 
     assert ran.code == 1
     assert "the files of the result are not saved: LICENSE/new cannot be used: Not a directory" in ran.errors
     assert json.loads(ran.screen)["content"]
+    picture = (
+        "@server.tool(structured_output=False)\ndef draw() -> ImageContent: return ImageContent(data='a', mime_type='')"
+    )
+    broken = server_file(tmp_path, "broken", "from mcp.types import ImageContent", picture)
+    ran = run("call", broken, "draw", "--save", str(folder))
+    assert (ran.code, "the files of the result are not saved" in ran.errors) == (1, True)
     assert run("read", IN_PROCESS, "memo://hello").screen == "hello\n"
     assert run("prompt", IN_PROCESS, "greet", "name=Ada").screen == "user:\nPlease greet Ada.\n"
     ran = run("read", IN_PROCESS, "memo://hello", "--save", str(folder / "hello.txt"), "--json")

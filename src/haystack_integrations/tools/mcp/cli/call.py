@@ -144,7 +144,7 @@ def _save(result: types.CallToolResult, folder: Path, tool: str, output: Output)
     try:
         for number, (data, mime_type) in enumerate(_files_in(result), 1):
             save_bytes(folder / f"{tool}-{number}{_suffix(mime_type or '')}", data, output)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: it is not base64
         output.note(f"Error: the files of the result are not saved: {for_terminal(error)}", style="red")
         return ExitCode.FAILED
     return ExitCode.OK
