@@ -326,11 +326,12 @@ async def test_a_bearer_token_grants_its_scopes() -> None:
     assert await BearerToken(Secret.from_token("right\n")).verify_token("right") is not None
 
 
-def test_the_error_names_a_port_that_is_taken() -> None:
+@rows("host", "127.0.0.1", "")
+def test_a_port_that_is_taken_on_any_address_of_the_host_is_refused(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1:{port}"):
-            run_server(FastMCP("Late"), transport="http", port=port)
+        with pytest.raises(OSError, match=f"cannot listen on {host}:{port}"):
+            run_server(FastMCP("Late"), transport="http", host=host, port=port, insecure=True)
 
 
 async def test_clients_are_asked_to_send_requests_again_later_while_the_server_stops(

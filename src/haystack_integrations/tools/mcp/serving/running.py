@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import errno
 import functools
 import inspect
 import logging as python_logging
@@ -533,6 +534,11 @@ def _bind(host: str, port: int) -> list[socket.socket]:
             created = socket.create_server((address[0], number), family=family, backlog=2048)
         except OSError as error:
             failure = error
+            if port and error.errno == errno.EADDRINUSE:  # clients of the other addresses would find this server
+                for each in listeners:
+                    each.close()
+                listeners = []
+                break
             continue
         # With the protocol set to TCP, asyncio sets TCP_NODELAY on connections. Without that, the last part of an
         # answer would wait 40 ms for the client's delayed acknowledgement of the first part.
