@@ -791,6 +791,15 @@ async def test_a_streaming_callback_gets_the_recorded_text(journal):
     assert chunks == ["hello"] * 2
 
 
+def test_a_reply_whose_meta_is_not_json_is_recorded(journal):
+    meta = {"citations": [types.TextContent(type="text", text="x")], "id": b"\xff"}
+    reply = ChatMessage.from_assistant("hi", meta=meta)
+    for replies in ([reply], []):
+        with journal.run("run"):
+            said = journal.generator(ScriptedChatGenerator(replies)).run(messages=GO)["replies"][0]
+    assert (said.text, said.meta["citations"][0]["text"]) == ("hi", "x")
+
+
 @pytest.mark.parametrize("has_async", [False, True])
 async def test_a_recorded_generator_is_warmed_up_and_closed_like_the_one_that_it_wraps(journal, has_async):
     did: list[str] = []

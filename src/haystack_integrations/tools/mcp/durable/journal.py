@@ -29,6 +29,7 @@ from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
 from haystack.utils import Secret, deserialize_chatgenerator_inplace
 from pydantic import Field, InstanceOf
+from pydantic_core import to_jsonable_python
 
 from haystack_integrations.tools.mcp.connection.context_managed import Compound
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
@@ -414,7 +415,7 @@ class JournaledChatGenerator:
         with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
             if not reply.is_recorded:
                 result: dict[str, Any] = self.chat_generator.run(messages=messages, **options)
-                reply.record([message.to_dict() for message in result["replies"]])
+                reply.record(_to_reply(result["replies"]))
                 return result
         replies = [ChatMessage.from_dict(message) for message in reply.result]
         for chunk in _chunks(replies):
@@ -454,7 +455,7 @@ class JournaledChatGenerator:
         with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
             if not reply.is_recorded:
                 result = await self._ask(messages, options)
-                await asyncio.to_thread(reply.record, [message.to_dict() for message in result["replies"]])
+                await asyncio.to_thread(reply.record, _to_reply(result["replies"]))
                 return result
         replies = [ChatMessage.from_dict(message) for message in reply.result]
         for chunk in _chunks(replies):
@@ -492,6 +493,12 @@ class JournaledChatGenerator:
 
 def _without_none(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _to_reply(messages: list[ChatMessage]) -> Any:
+    # The `meta` of a reply may contain any objects, for example the citations of Cohere's models.
+    to_json = partial(to_jsonable_python, bytes_mode="base64", fallback=str)
+    return json.loads(json.dumps([message.to_dict() for message in messages], default=to_json))
 
 
 def _chunks(messages: list[ChatMessage]) -> list[StreamingChunk]:
