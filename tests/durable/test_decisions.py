@@ -38,14 +38,16 @@ def server() -> ForeignServer:
     return ForeignServer(*(definition(name, TEXT) for name in ("look", "wipe", "keep")))
 
 
-def continued(journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[ChatMessage]) -> list[str]:
+def continued(
+    journal: RunJournal, tools: Any, ui: ScriptedUI, replies: list[ChatMessage], name: str = "generator"
+) -> list[str]:
     """Continue a run, and return the texts of all its messages."""
     how: dict[str, Any]
     if HAS_HOOKS:
         how = {"hooks": {"before_tool": [MCPConfirmationHook(ui)]}}
     else:
         how = {"confirmation_strategies": confirmation_strategies_for(tools, ui)}
-    generator = journal.generator(ScriptedChatGenerator(replies))
+    generator = journal.generator(ScriptedChatGenerator(replies), name)
     agent = Agent(chat_generator=generator, tools=tools, state_schema={"card": {"type": str}}, **how)
     with journal.run("run"):
         messages = agent.run(messages=GO, card="card-of-ann-4929")["messages"]
@@ -74,6 +76,14 @@ def test_a_continued_run_does_not_ask_again(server, journal, tmp_path):
     assert [kinds.count(kind) for kind in ("reply", "decision", "call")] == [2, 3, 2]
     journal.close()
     assert b"card-of-ann" not in b"".join(path.read_bytes() for path in tmp_path.glob("runs.db*"))
+
+
+def test_a_decision_about_the_call_of_one_agent_is_not_taken_for_that_of_another(server, journal):
+    with MCPToolset(server.info) as tools:
+        for name in ("one", "two"):  # in a concurrent pipeline, either may come first
+            ui = ScriptedUI()
+            continued(journal, tools, ui, [calls(("wipe", {"text": name})), say("done")], name)
+            assert ui.asked == ["wipe"]
 
 
 @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 adds values of the State after asking")

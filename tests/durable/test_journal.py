@@ -446,7 +446,7 @@ def test_a_journal_of_another_version_or_with_damage_is_an_error_and_nothing_run
     broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
     for statement, reader, reason in (
         ("UPDATE mcp_entries SET result = '{\"oops'", journal, "cannot be read: it is damaged"),
-        ("UPDATE mcp_runs SET format = 99", journal, "written in format 99; this version reads format 3"),
+        ("UPDATE mcp_runs SET format = 99", journal, "written in format 99; this version reads format 4"),
         ("", broken, r"The journal sqlite:.*no\.db cannot be used: file is not a database"),
     ):
         change(journal, statement)
@@ -641,6 +641,18 @@ def test_a_call_belongs_to_the_replies_of_its_own_generator_whatever_others_do_m
             for name in order:  # each in a separate context, like threads and tasks
                 contextvars.copy_context().run(ask_and_pay, name)
     assert sorted(arguments["amount"] for _, arguments in bank.calls) == [1, 2]
+
+
+def test_calls_of_tasks_in_which_no_generator_replied_are_found_whatever_is_asked_meanwhile(journal, bank, tools):
+    chats = [journal.generator(ScriptedChatGenerator([say("pay")]), name) for name in ("one", "two")]
+    # Each in a separate context, as the components of a concurrent pipeline are run.
+    asked = [lambda chat=chat: contextvars.copy_context().run(chat.run, GO) for chat in chats]
+    paid = [partial(tools["pay"].call, amount=amount) for amount in (1, 2)]
+    for steps in ((asked[0], paid[0], asked[1], paid[1]), (*asked, *paid), (asked[1], *paid, asked[0])):
+        with journal.run("run"):
+            for step in steps:
+                step()
+    assert [arguments["amount"] for _, arguments in bank.calls] == [1, 2]
 
 
 def haystack_tool(function: Callable[[int], Any]) -> Tool:

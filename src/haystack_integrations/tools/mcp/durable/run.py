@@ -192,8 +192,7 @@ class OpenRun(CallRecorder):
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
-        # The number of replies so far, by scope with and without the generator, and the number of equal calls and
-        # values.
+        # The number of replies so far, and the number of equal calls and values.
         self._steps: Counter[Scope] = Counter()
         self._occurrences: Counter[tuple[Any, ...]] = Counter()
         self._open_requests: set[Scope] = set()
@@ -277,9 +276,12 @@ class OpenRun(CallRecorder):
 
     def _next_place(self, kind: str, name: str, fingerprint: str = "") -> Place:
         here = scope.get()
-        # A value may be made before, after or during a reply. Calls are counted by the replies of one generator,
-        # because another one may be asked at the same time.
+        # A value may be made before, after or during a reply. Calls and decisions are counted by the replies of one
+        # generator, because another one may be asked at the same time. Without one in this context, as in the tasks of
+        # a concurrent pipeline, only the equal calls before it count.
         step = 0 if kind == "value" else self._steps[here]
+        if kind == "decision":
+            fingerprint = _fingerprint(here.after)
         key = (here.path, kind, step, name, fingerprint)
         self._occurrences[key] += 1
         return Place(*key, self._occurrences[key] - 1)
@@ -365,7 +367,7 @@ class OpenRun(CallRecorder):
                 raise self._changed_error(msg)
             yield self._recall(place, request, entry)
             with self._lock:
-                self._steps.update([request_scope, Scope(request_scope.path)])
+                self._steps[request_scope] += 1
             scope.set(request_scope)
         finally:
             self._open_requests.discard(request_scope)
@@ -537,9 +539,8 @@ class OpenRun(CallRecorder):
         """
         Return whether the model has replied to the outcome of a step.
         """
-        after = scope.get().after
-        replies = [each for each in self._entries if each.kind == "reply" and each.scope == place.scope]
-        return len([each for each in replies if after in ("", each.name)]) > place.step
+        reply = dataclasses.replace(place, kind="reply", name=scope.get().after, fingerprint="", occurrence=0)
+        return reply in self._entries
 
     def _send_again(self, entry: Entry) -> Entry:
         return self._restart(dataclasses.replace(entry, state="started", result=None))

@@ -44,7 +44,7 @@ _ATTEMPTS: Final = 8
 _PAUSE: Final = 0.05
 
 # Journals of other formats are refused.
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 # The columns that identify an entry within its run: the fields of a Place.
 PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
@@ -184,9 +184,9 @@ class Place:
 
     :param scope: The path of the calls and branches that it is in.
     :param kind: "call", "reply", "decision" or "value".
-    :param step: The number of replies before it in its scope.
+    :param step: The number of replies before it by the generator that replied last in its context; 0 if none did.
     :param name: Name of the tool, generator, decision or value.
-    :param fingerprint: A hash of the arguments of a call.
+    :param fingerprint: A hash: of a call's arguments, or of the name of the generator whose call a decision is about.
     :param occurrence: The number of equal calls or values before it.
     """
 
