@@ -138,7 +138,10 @@ async def test_filters_of_the_operator_cannot_be_avoided(store: InMemoryDocument
             await client.read_resource("documents://kb/hello")
 
 
-async def test_bad_input_is_refused_and_the_server_keeps_running(store: InMemoryDocumentStore) -> None:
+async def test_bad_input_is_refused_without_a_traceback_and_the_server_keeps_running(
+    store: InMemoryDocumentStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     dropping = {"field": "meta.x", "operator": "drop", "value": 1}
     async with client_of(store) as client:
         for uri, text in (
@@ -159,6 +162,7 @@ async def test_bad_input_is_refused_and_the_server_keeps_running(store: InMemory
                 await client.read_resource(uri)
             assert caught.value.code == -32602
         assert (await client.read_resource("documents://kb/salut"))[0].text == "Bonjour"
+    assert not [each for each in caplog.records if each.exc_info]
 
 
 async def test_a_failing_source_does_not_hide_other_sources(

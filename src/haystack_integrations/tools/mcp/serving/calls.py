@@ -655,7 +655,7 @@ class UnknownNameError(FastMCPError, NotFoundError):
 
         :param message: The message for the log.
         """
-        super().__init__(message, log_level=python_logging.INFO)
+        super().__init__(message, log_level=python_logging.DEBUG)  # FastMCP logs it with a traceback
 
 
 def invalid_request(message: str) -> InvalidRequestError:
@@ -665,7 +665,7 @@ def invalid_request(message: str) -> InvalidRequestError:
     :param message: What is wrong with it, without the argument itself.
     :returns: The error.
     """
-    return InvalidRequestError(message, log_level=python_logging.INFO)
+    return InvalidRequestError(message, log_level=python_logging.DEBUG)  # FastMCP logs it with a traceback
 
 
 class ReadRunner:
