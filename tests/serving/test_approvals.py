@@ -158,6 +158,22 @@ async def test_a_client_that_never_answers_does_not_block_the_call_forever(monke
     assert (shop.did, "nobody answered in time" in shop.model_saw[0]) == ([], True)
 
 
+async def test_other_calls_run_while_a_user_is_asked():
+    async def ask(*_: Any) -> ElicitResult:
+        async with Client(server) as other:
+            await asyncio.wait_for(other.call_tool("ping"), LIMIT)
+        return approve("")
+
+    def ping() -> None:
+        """Answers."""
+
+    shop = Shop(call("pay", amount=1), say("Done."))
+    server = shop.server(tools=[ping], max_concurrency=1)
+    async with Client(server, mode=HANDSHAKE, elicitation_handler=ask) as client:
+        await client.call_tool("shop", {"task": "Shop."})
+    assert shop.did == [1]
+
+
 @rows(
     ("action", "approve"),
     ("decline", True),

@@ -80,7 +80,6 @@ from haystack_integrations.tools.mcp.serving.calls import (
     ProgressReporter,
     ServedCall,
     ServedTool,
-    answer_of_user,
     errors_named,
 )
 from haystack_integrations.tools.mcp.serving.results import Answer
@@ -668,7 +667,7 @@ class AgentRun:
             reason = "the client does not take questions, or this server keeps no session in which to ask it."
             raise _refused(tool_name, reason)
         if not self.call.asks_by_result:
-            return await _elicit(context, tool_name, message)
+            return await _elicit(self.call, context, tool_name, message)
         if not is_own:
             raise _refused(
                 tool_name,
@@ -822,9 +821,10 @@ def _can_be_asked(context: Context) -> bool:
     return capabilities is not None and capabilities.elicitation is not None
 
 
-async def _elicit(context: Context, tool_name: str, message: str) -> Verdict:
+async def _elicit(call: ServedCall, context: Context, tool_name: str, message: str) -> Verdict:
     try:
-        answer = await answer_of_user(context.session.elicit_form(message, _APPROVAL_SCHEMA, context.request_id))
+        asking = context.session.elicit_form(message, _APPROVAL_SCHEMA, context.request_id)
+        answer = await call.answer_of_user(asking)
     except TimeoutError:
         raise _refused(tool_name, "nobody answered in time.") from None
     except SDKError as error:

@@ -55,6 +55,9 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Seconds to wait for the user's answer. Over HTTP, nothing shows that a client was killed.
+ANSWER_TIMEOUT = 3600.0
+
 # Enough for tools that wait for servers, and not too many for a machine with few cores.
 DEFAULT_MAX_CONCURRENCY = 32
 # How many calls may wait per place. The last of them waits about this many times as long as a call takes.
@@ -219,6 +222,21 @@ class ServedCall:
         if self.context is not None:
             await self.context.report_progress(done, total, message)
 
+    async def answer_of_user(self, asking: Awaitable[T]) -> T:
+        """
+        Wait for an answer from the client's user. Meanwhile, another call may have the place: a person may take long.
+
+        :param asking: Asks the client.
+        :returns: The answer.
+        :raises TimeoutError: If there is no answer within an hour.
+        """
+        self._limiter.total_tokens += 1
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT):
+                return await asking
+        finally:
+            self._limiter.total_tokens -= 1
+
     async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
         """
         Call a blocking function in a separate thread, with the context variables of the caller.
@@ -265,22 +283,6 @@ class ServedCall:
         if inspect.isasyncgen(value):
             return [each async for each in value]
         return await self.in_thread(list, value) if inspect.isgenerator(value) else value
-
-
-# Seconds to wait for the user's answer. Over HTTP, nothing shows that a client was killed.
-ANSWER_TIMEOUT = 3600.0
-
-
-async def answer_of_user(asking: Awaitable[T]) -> T:
-    """
-    Wait for an answer from the client's user.
-
-    :param asking: Asks the client.
-    :returns: The answer.
-    :raises TimeoutError: If there is no answer within an hour.
-    """
-    async with asyncio.timeout(ANSWER_TIMEOUT):
-        return await asking
 
 
 # How long a model's text is collected before it is sent, in seconds. That is often enough for people who read it.

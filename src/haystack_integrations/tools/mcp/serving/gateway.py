@@ -48,7 +48,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, answer_of_user
+from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Listing
 from haystack_integrations.tools.mcp.serving.functions import chosen_parameters, needs_state
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there, check_known
@@ -144,7 +144,7 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         if asked == _MAX_QUESTIONS:
             msg = f"The server behind the tool asked more than {_MAX_QUESTIONS} times."
             raise ToolError(msg)
-        answers = {question.key: await _ask(context, question) for question in pending.questions}
+        answers = {question.key: await _ask(call, context, question) for question in pending.questions}
 
 
 def _result(result: Any) -> Any:
@@ -192,14 +192,14 @@ def _answer(response: Any) -> Any:
     return True if response.action == "accept" and response.content is None else response
 
 
-async def _ask(context: Context, question: Any) -> Any:
+async def _ask(call: ServedCall, context: Context, question: Any) -> Any:
     related = context.request_id
     try:
         if question.url is not None:
             asking = context.session.elicit_url(question.message, question.url, question.key, related)
         else:
             asking = context.session.elicit_form(question.message, question.schema or {}, related)
-        response = await answer_of_user(asking)
+        response = await call.answer_of_user(asking)
     except TimeoutError:
         msg = "The tool needs an answer from the user, who did not reply in time."
         raise ToolError(msg) from None
