@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from haystack.dataclasses import ChatMessage, ImageContent, StreamingChunk
 from haystack.tools import Tool, create_tool_from_function, tool
 
 from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server
+from haystack_integrations.tools.mcp.serving.calls import ProgressReporter
 from tests.serving.components import LIMIT, Notes
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
@@ -127,6 +129,20 @@ async def test_tokens_and_halves_of_emoji_are_collected_and_sent_in_few_notifica
     assert len(texts) < 20
     assert printed == words
     assert result.structured_content == {"answer": f"{said} of a model"}
+
+
+async def test_half_an_emoji_waits_for_its_other_half():
+    sent: list[str] = []
+
+    async def progress(_done: float, _total: float | None, message: str) -> None:
+        sent.append(message)
+
+    call: Any = SimpleNamespace(context=SimpleNamespace(request_context=None), progress=progress)
+    async with ProgressReporter(call) as reporter:
+        for half in ("\ud83d", "\ude00", "\ud83d"):
+            reporter.text(half)
+            await reporter._send_messages()
+    assert sent == ["\U0001f600", "\ufffd"]
 
 
 @tool(outputs_to_state={"notes": {"source": "notes"}}, inputs_from_state={"city": "city"})

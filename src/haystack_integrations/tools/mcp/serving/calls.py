@@ -399,6 +399,10 @@ class ProgressReporter:
                     message, is_step = self._pending_messages.popleft()
                     while not is_step and self._pending_messages and not self._pending_messages[0][1]:
                         message += self._pending_messages.popleft()[0]
+                    is_half = not is_step and "\ud800" <= message[-1:] <= "\udbff"  # of a surrogate pair
+                    if is_half and self._is_open and not self._pending_messages:  # the other half will follow
+                        self._pending_messages.appendleft((message, False))
+                        return
                     await self._notify(message, is_step=is_step)
 
     async def _notify(self, message: str, *, is_step: bool) -> None:
