@@ -295,6 +295,8 @@ def test_only_the_refused_caller_sees_the_text_of_the_server(status: int, caplog
 @rows(
     ("refusal", "said"),
     (httpx2.Response(400, json=rpc_error("No tenant was named")), "HTTP 400 Bad Request: No tenant was named."),
+    # as older releases of the TypeScript SDK refuse a second client of a transport: without a content type
+    (httpx2.Response(400, content=json.dumps(rpc_error("Server already initialized"))), "HTTP 400 Bad Request: Server"),
     (httpx2.Response(404, json=rpc_error("No server foo")), "HTTP 404 Not Found: No server foo."),
     (httpx2.Response(500, json=rpc_error("The disk is full")), "HTTP 500 Internal Server Error: The disk is full."),
     (httpx2.Response(403, json={"message": "MCP is off for acme"}), "HTTP 403 Forbidden: MCP is off for acme."),

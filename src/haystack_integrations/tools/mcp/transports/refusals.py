@@ -195,8 +195,9 @@ def _describe_redirect(response: httpx2.Response) -> str:
 
 
 def _settle_refused(response: httpx2.Response, error_body: _ErrorBody, exchange: Exchange) -> None:
-    status, code = status_of(response), response.status_code
-    error = error_body.error if media_type(response).startswith("application/json") else None
+    status, code, kind = status_of(response), response.status_code, media_type(response)
+    # Older releases of the TypeScript SDK send errors without a content type.
+    error = error_body.error if not kind or kind.startswith("application/json") else None
     reason = f"the server answered with HTTP {status}"
     failure: RequestError
     if error is not None and (error_body.is_answer or code not in _NOT_RUN_STATUSES):
@@ -209,7 +210,7 @@ def _settle_refused(response: httpx2.Response, error_body: _ErrorBody, exchange:
         failure.server_text = error["message"]
     elif code == httpx2.codes.UNAUTHORIZED:
         failure.server_text = "the token or the headers of this call are missing, wrong or expired"
-    elif error_body.message not in status and media_type(response).endswith(("json", "plain")):
+    elif error_body.message not in status and kind.endswith(("json", "plain")):
         failure.server_text = shortened(error_body.message)
     exchange.settle(failure)
 
