@@ -39,6 +39,7 @@ MENDED = {
     result("an id as a string", '"$ID"'): "an id as a string",
     result("a number that is none: 5.0", "$ID.0"): "a number that is none: 5.0",
     f"[{result('a batch')}]": "a batch",
+    '{"jsonrpc":"2.0","id":$ID,"result":null}': "",  # as a handler in Go that returns nil
     '{"method":null,"error":"",' + result("members that it does not have")[1:]: "members that it does not have",
 }
 DEEP = "[" * 300 + "]" * 300

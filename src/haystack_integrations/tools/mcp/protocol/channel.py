@@ -827,9 +827,9 @@ def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
             message["error"] = _repaired_error(failure)
         else:
             message.pop("error", None)
-            if message.get("result") == []:  # as PHP writes an empty object
+            if message.get("result", "") in ([], None):  # as PHP and Go write an empty object
                 message["result"] = {}
-            if message.get("result") is None:
+            if "result" not in message:
                 reason = "it has neither a result nor an error"
             elif type(message["result"]) is not dict:
                 reason = "its result is not an object"
