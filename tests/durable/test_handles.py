@@ -7,6 +7,7 @@ Tasks and open questions, by which a server keeps a call, are recorded as soon a
 """
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from haystack.components.agents import Agent
@@ -14,6 +15,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
+from haystack_integrations.tools.mcp.durable.store import Store
 from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import run_in_killed_process
@@ -97,6 +99,20 @@ def test_an_open_question_is_answered_when_the_run_continues_or_elsewhere(patien
     assert len(log.events("order")) == 1
     [entry] = journal.calls("run")
     assert entry.state == "done"
+
+
+def test_a_call_whose_answers_a_killed_process_has_sent_may_have_run(patient, journal, monkeypatch):
+    info, log = patient
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later)) as tools:
+        with pytest.raises(MCPCallPendingError), journal.run("run"):
+            tools["order"].call(drink="tea")
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "big"})) as tools:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt), journal.run("run"):
+            patched.setattr(Store, "finish", Mock(side_effect=KeyboardInterrupt))  # stands for the kill
+            tools["order"].call(drink="tea")
+        with pytest.raises(MCPCallInDoubtError), journal.run("run"):
+            tools["order"].call(drink="tea")
+    assert len(log.events("order")) == len(journal.in_doubt("run")) == 1
 
 
 def test_a_call_that_a_model_was_told_is_open_may_begin_again(patient, journal):

@@ -55,6 +55,8 @@ class CallRequest:
     leaves_tasks: bool = False
     # Gets the call once it can be continued, before anything is waited for.
     on_pending: Callable[[MCPPendingCall], None] | None = None
+    # Called before the answers to the questions of a continued call are sent: from then on, its tool may run.
+    on_answered: Callable[[], None] | None = None
     # The connection that sends the request sets the fields below: how long it may take, and how long to wait for
     # sessions altogether, in seconds.
     limits: CallLimits = DEFAULT_LIMITS

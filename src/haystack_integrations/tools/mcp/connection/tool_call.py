@@ -139,7 +139,7 @@ class ToolCall:
         self._pending_task: MCPPendingCall | None = None
         if request.continues is not None:
             asks = handlers.elicitation not in (None, answer_later)
-            self._continuation = Continuation(*request.continues, asks=asks)
+            self._continuation = Continuation(*request.continues, asks=asks, on_answered=request.on_answered)
             if request.continues_task:
                 self._pending_task = request.continues[0]
         self._may_have_run = False

@@ -442,11 +442,17 @@ class OpenRun(CallRecorder):
             tool_args=arguments,
             continues=continues,
             on_pending=lambda pending: self._note_pending(entry, pending),
+            on_answered=lambda: self._note_answered(entry),
         )
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
         # The arguments are left out: they may contain secrets, and the call has them when it is continued.
         self.record_state(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
+        entry.state = "pending"
+
+    def _note_answered(self, entry: Entry) -> None:
+        self._send_again(entry)
+        entry.state = "started"
 
     def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
         """

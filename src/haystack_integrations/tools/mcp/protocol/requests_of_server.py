@@ -28,6 +28,7 @@ from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, repair_params
 from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
+from haystack_integrations.tools.mcp.handlers.calling import call as call_function
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
@@ -246,17 +247,26 @@ class Continuation:
     The answers and the state with which a call is continued.
     """
 
-    def __init__(self, call: MCPPendingCall, answers: Mapping[str, Any] | None, *, asks: bool) -> None:
+    def __init__(
+        self,
+        call: MCPPendingCall,
+        answers: Mapping[str, Any] | None,
+        *,
+        asks: bool,
+        on_answered: Callable[[], None] | None = None,
+    ) -> None:
         """
         Initialize the Continuation, and check the answers to the server's questions.
 
         :param call: The call.
         :param answers: The answers by the keys of the questions, each as a handler for elicitation would return it.
         :param asks: Whether there is a handler for questions without an answer.
+        :param on_answered: Called when all answers are known, before they are sent.
         :raises ValueError: If an answer is missing or superfluous, or does not fit its form.
         """
         self.call = call
         self._answers = dict(answers or {})
+        self._on_answered = on_answered
         try:
             self._requests = read_requests(call.requests) if call.requests else {}
         except ValidationError:
@@ -300,6 +310,8 @@ class Continuation:
             raise RuntimeError(msg)
         unanswered = {key: request for key, request in self._requests.items() if key not in self.responses}
         responses = {**self.responses, **await requests.answers(unanswered)}
+        if self._on_answered is not None:
+            await call_function(self._on_answered)
         state = self.call.request_state
         return {
             **({"inputResponses": responses} if responses else {}),
