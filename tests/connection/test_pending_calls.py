@@ -416,7 +416,7 @@ async def test_failed_tasks_are_errors(patient_stdio_server):
             await connection.call_tool_async("burn", {"seconds": 0.1})
         assert burnt.value.code == -32603
         unknown = MCPPendingCall(tool_name="bake", task_id="nobody's")
-        with pytest.raises(MCPInvocationError, match="There is no such task"):
+        with pytest.raises(MCPOutcomeUnknownError, match=r"There is no such task\. The tool may have run"):
             await connection.continue_call_async(unknown)
         with pytest.raises(MCPConnectionError, match="There is no such task"):
             await connection.cancel_call_async(unknown)

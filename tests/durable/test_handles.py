@@ -6,6 +6,7 @@
 Tasks and open questions, by which a server keeps a call, are recorded as soon as they are known, and continued later.
 """
 
+import shutil
 from typing import Any
 from unittest.mock import Mock
 
@@ -113,6 +114,18 @@ def test_a_call_whose_answers_a_killed_process_has_sent_may_have_run(patient, jo
         with pytest.raises(MCPCallInDoubtError), journal.run("run"):
             tools["order"].call(drink="tea")
     assert len(log.events("order")) == len(journal.in_doubt("run")) == 1
+
+
+def test_a_task_that_its_server_has_forgotten_may_have_run(patient, journal):
+    info, log = patient
+    with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools:
+        with pytest.raises(MCPCallInDoubtError, match="is a task"), journal.run("run"):
+            tools["bake"].call(seconds=60)
+        shutil.rmtree(log.path.parent / "tasks")
+        for _ in range(2):
+            with pytest.raises(MCPCallInDoubtError, match="the tool may have run"), journal.run("run"):
+                tools["bake"].call(seconds=60)
+            assert len(journal.in_doubt("run")) == 1
 
 
 def test_a_call_that_a_model_was_told_is_open_may_begin_again(patient, journal):

@@ -580,8 +580,9 @@ class _TaskRun:
                 return await attempt()
             except MCPConnectionError as error:
                 if error.code is not None:
-                    text = f"the server no longer answers requests about its task: {error}"
-                    failure = self._error(MCPInvocationError, text)
+                    reason = with_full_stop(str(error))
+                    text = f"the server no longer answers requests about its task: {reason} The tool may have run."
+                    failure = self._error(MCPOutcomeUnknownError, text)
                     failure.code, failure.data = error.code, error.data
                     raise failure from None
                 self._check_open()

@@ -474,6 +474,8 @@ class OpenRun(CallRecorder):
                 self._check_may_go_on()
                 return self._send_again(entry)
             if decision == "error":
+                if error.pending_call is None and entry.state == "pending":  # the server has forgotten its task
+                    self.record_state(entry, "started", None)
                 about = (
                     _in_doubt_message(self.name, entry)
                     if error.pending_call is None
