@@ -531,7 +531,8 @@ class _TaskRun:
                 case "failed":
                     raise self._task_failure(state)
                 case "cancelled":
-                    raise self._error(MCPInvocationError, "the server says that its task was cancelled.")
+                    text = "the server says that its task was cancelled. The tool may have run."
+                    raise self._error(MCPOutcomeUnknownError, text)
                 case "input_required":
                     await self._answer(state)
             await self._sleep(state.poll_interval)
