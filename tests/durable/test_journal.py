@@ -9,12 +9,14 @@ Durable runs in one process: recorded calls are not repeated, and unknown outcom
 import asyncio
 import contextlib
 import contextvars
+import gc
 import os
 import pickle
 import re
 import sqlite3
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
@@ -592,6 +594,15 @@ def test_old_runs_are_deleted(journal):
     assert journal.delete("failed")
     assert journal.calls("failed") == []
     assert "runs.db" in repr(journal)
+
+
+def test_a_journal_that_nobody_uses_any_more_closes_its_database(tmp_path):
+    journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
+    journal.runs()
+    database = weakref.ref(journal._store._sqlite_connection)
+    del journal
+    gc.collect()
+    assert database() is None
 
 
 def test_no_password_of_a_url_is_shown():

@@ -20,7 +20,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from weakref import WeakSet
@@ -288,6 +288,11 @@ def _boot_id() -> str:
         return ""
 
 
+def _prepare(synchronous: str, connection: Any, _record: Any) -> None:
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute(f"PRAGMA synchronous={synchronous}")
+
+
 class Store:
     """
     A database. Thread-safe; after a fork, the child opens new connections.
@@ -352,7 +357,8 @@ class Store:
             options["connect_args"] = {"prepare_threshold": None}
         engine = sql.create_engine(self._url, **options)
         if self._is_sqlite:
-            event.listen(engine, "connect", self._prepare)
+            # Not a method of the store: a pool in use is never collected, and would keep the store and itself in use.
+            event.listen(engine, "connect", partial(_prepare, self._synchronous))
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 _tables.create_all(engine)
@@ -362,10 +368,6 @@ class Store:
                     raise
                 time.sleep(_PAUSE * attempt)
         return engine
-
-    def _prepare(self, connection: Any, _record: Any) -> None:
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def _execute(self, statement: Any, **values: Any) -> tuple[Sequence[Any], int]:
         """
