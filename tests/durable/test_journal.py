@@ -561,6 +561,7 @@ def test_results_are_encrypted_if_a_key_is_given(new_journal, tools, tmp_path):
 @rows(
     ("parameters", "message"),
     ({"url": "runs.db"}, "`url` must be a URL of SQLAlchemy"),
+    ({"url": "sqlite://runs.db"}, 'such as "sqlite:///runs.db"'),
     ({"url": "postgres://h/db"}, "`url` must be a URL of SQLAlchemy for SQLite or PostgreSQL"),
     ({"url": "mysql+pymysql://h/db"}, "for SQLite or PostgreSQL"),
     ({"url": "postgresql+asyncpg://h/db"}, "without an async driver"),
@@ -574,6 +575,8 @@ def test_invalid_parameters_of_a_journal_are_refused_with_their_name(parameters,
         RunJournal(**{"url": "sqlite://", **parameters})
     with pytest.raises(ValueError, match="`name` must have at least 1 character"):
         RunJournal("sqlite://").run("")
+    with pytest.raises(MCPRunError, match=r"unable to open database file\. Its folder must exist"):
+        RunJournal("sqlite:////nowhere/runs.db").runs()
 
 
 def test_old_runs_are_deleted(journal):

@@ -313,7 +313,12 @@ class Store:
             dialect = self._url.get_dialect()
         except SQLAlchemyError:
             dialect = None
-        if dialect is None or dialect.name not in ("sqlite", "postgresql") or dialect.is_async:
+        if (
+            dialect is None
+            or dialect.name not in ("sqlite", "postgresql")
+            or dialect.is_async
+            or (dialect.name == "sqlite" and self._url.host)  # a file after two slashes instead of three
+        ):
             msg = (
                 "RunJournal: `url` must be a URL of SQLAlchemy for SQLite or PostgreSQL, without an async driver, such "
                 'as "sqlite:///runs.db" or "postgresql+psycopg://…"'
@@ -397,6 +402,8 @@ class Store:
         except (SQLAlchemyError, sqlite3.Error) as error:
             reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
+            if "unable to open" in msg:
+                msg += ". Its folder must exist, and this process must be allowed to write to it."
             raise MCPRunError(msg) from error
 
     def _changes(self, statement: Any, **values: Any) -> bool:
