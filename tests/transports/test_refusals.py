@@ -331,11 +331,13 @@ def test_the_servers_text_in_a_refused_connect_is_not_shown_to_other_users(
     httpx2.Response(404, html="<html>not here</html>"),
     httpx2.Response(400, json=rpc_error("Bad Request: Server not initialized")),
 )
-def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(refusal: httpx2.Response) -> None:
+def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(
+    refusal: httpx2.Response, caplog: pytest.LogCaptureFixture
+) -> None:
     server = HandshakeServer(lambda server, _: refusal if server.session == FIRST else None)
-    with MCPConnection(server.info(base_delay=0.01)) as connection:
+    with caplog.at_level("INFO"), MCPConnection(server.info(base_delay=0.01)) as connection:
         assert connection.call_tool("pay").content[0].text == "paid"
-    assert server.sessions == 2
+    assert server.sessions == 2 and f"({UNKNOWN_SESSION}); sending it again" in caplog.text
 
 
 @pytest.mark.parametrize("at_connect", [True, False])

@@ -336,7 +336,7 @@ class ToolCall:
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
             server=supervisor.description,
-            reason=getattr(error, "reason", None) or str(error),
+            reason=getattr(error, "reason", None) or error.lost_because or str(error),
         )
         return pause
 
