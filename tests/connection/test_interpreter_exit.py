@@ -8,6 +8,7 @@ A program that uses servers ends without orphans, hangs or output.
 
 import signal
 
+import psutil
 import pytest
 
 from tests.support.processes import is_alive
@@ -121,6 +122,9 @@ def test_ctrl_c_in_a_call_leaves_no_process_and_shows_only_the_interrupt(script)
         """
     with script.started(sleeping) as process:
         script.server.wait_for("sleep")
+        # Python may lose a signal that arrives just before its main thread begins to wait.
+        waiting = psutil.Process(process.pid)
+        wait_until(lambda: waiting.status() == psutil.STATUS_SLEEPING, "the end of the last step before the wait")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=LIMIT)
     assert process.returncode == -signal.SIGINT, errors
