@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.auth import authorization_code
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
+from haystack_integrations.tools.mcp.protocol import eras
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.reachable import AppThread
@@ -94,7 +95,10 @@ async def allow_slowly(login: MCPLoginRequest) -> None:
     await allow(login)
 
 
-def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_server(server: OAuthServer) -> None:
+def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_server(
+    server: OAuthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 3.0)
     slow = info(server, redirect_handler=allow_slowly)
     with MCPConnection(slow, connection_timeout=3, invocation_timeout=3) as connection:
         assert said(connection, "whoami") == "alice"
@@ -102,7 +106,7 @@ def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_ser
         with pytest.raises(MCPTimeoutError, match="after 3 seconds"):
             said(connection, "whoami", seconds=30.0)
     # The tool `write` needs another scope.
-    assert (server.count["authorizations"], server.count["step-ups"]) == (2, 1)
+    assert (server.count["registrations"], server.count["authorizations"], server.count["step-ups"]) == (2, 2, 1)
 
 
 class TestWithoutAListener:

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from haystack.utils import Secret
 
-from haystack_integrations.tools.mcp.connection.limits import within
 from haystack_integrations.tools.mcp.connection.supervisor import NotForCallerError, Supervisor
 from haystack_integrations.tools.mcp.connection.tool_call import ToolCall
 from haystack_integrations.tools.mcp.errors import MCPConnectionError, MCPConnectionTimeoutError
+from haystack_integrations.tools.mcp.protocol.server_info import within
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.request_context import (
     Identity,

@@ -18,8 +18,7 @@ import itertools
 import os
 import random
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,7 +30,7 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.parameters import CHECKED, MAX_TIMEOUT, Options, Seconds, explains_options
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
+    pass
 
 DEFAULT_READ_TIMEOUT = 300.0
 
@@ -133,60 +132,6 @@ class CallLimits(CallOptions):
 
 
 DEFAULT_LIMITS = CallLimits()
-
-
-# Seconds between two checks whether a person is still logging in.
-_LOGIN_POLL_INTERVAL = 0.5
-
-
-@asynccontextmanager
-async def within(seconds: float | None, server_info: MCPServerInfo) -> AsyncIterator[None]:
-    """
-    Limit a wait for a server. Its clock stops while a person logs in there; logins have a limit of their own.
-
-    :param seconds: How long it may take; None for no limit.
-    :param server_info: The server.
-    :returns: A context manager.
-    """
-    async with asyncio.timeout(seconds) as limit:
-
-        def extend(more: float) -> None:
-            end = limit.when()
-            if end is not None and not limit.expired():
-                limit.reschedule(end + more)
-
-        if server_info._may_log_in:
-            # A different user may open the shared session.
-            with extended_by_logins(server_info, extend, is_own=False):
-                yield
-        else:
-            yield
-
-
-@contextmanager
-def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None], *, is_own: bool) -> Iterator[None]:
-    """
-    Pause a limit while a person logs in: the time that is left when the login begins is left when it ends.
-
-    :param server_info: The server.
-    :param extend: Moves the end of the limit by the seconds that it gets.
-    :param is_own: Whether only a login of the running operation's user counts.
-    :returns: A context manager.
-    """
-    now = asyncio.get_running_loop().time
-
-    async def look() -> None:
-        while True:
-            checked_at = now()
-            await asyncio.sleep(_LOGIN_POLL_INTERVAL)
-            if server_info._is_logging_in(is_own=is_own):
-                extend(now() - checked_at)
-
-    polling = asyncio.create_task(look())
-    try:
-        yield
-    finally:
-        polling.cancel()
 
 
 def back_off(attempt: int, *, base: float, max_pause: float) -> float:

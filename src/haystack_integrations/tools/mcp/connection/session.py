@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from haystack import logging
 
-from haystack_integrations.tools.mcp.connection.limits import extended_by_logins
 from haystack_integrations.tools.mcp.connection.requests import ToolListing, call_recorder
 from haystack_integrations.tools.mcp.convert.tool_schemas import needs_tasks
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
@@ -36,6 +35,7 @@ from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
 from haystack_integrations.tools.mcp.protocol.request_errors import ReadInterruptedError, describe_error, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError
+from haystack_integrations.tools.mcp.protocol.server_info import extended_by_logins
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity, current_request
 
 if TYPE_CHECKING:

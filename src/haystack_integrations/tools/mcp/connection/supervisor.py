@@ -31,7 +31,7 @@ from haystack import logging
 
 from haystack_integrations.tools.mcp.concurrency import SharedTask
 from haystack_integrations.tools.mcp.connection.gate import Gate
-from haystack_integrations.tools.mcp.connection.limits import back_off, within
+from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.connection.listening import Watchers
 from haystack_integrations.tools.mcp.connection.monitoring import ConnectionState, traced_connect
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
@@ -54,7 +54,7 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
     failed_to,
     with_full_stop,
 )
-from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE
+from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_FAILURE_PAUSE, within
 from haystack_integrations.tools.mcp.redaction import Redactor
 from haystack_integrations.tools.mcp.request_context import NO_IDENTITY, current_context, current_identity
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
@@ -107,12 +108,14 @@ class Negotiation:
     :param send: Sends a request.
     :param client_info: Name and version of the client, as in the protocol.
     :param capabilities: Returns the capabilities of the client in a revision.
+    :param within: Limits a wait for the server to seconds, apart from the time in which a person logs in.
     """
 
     send: Send
     _: KW_ONLY
     client_info: dict[str, Any]
     capabilities: Callable[[str], dict[str, Any]]
+    within: Callable[[float], AbstractAsyncContextManager[Any]] = asyncio.timeout
 
     async def handshake_first(self) -> ServerDetails:
         """
@@ -142,7 +145,7 @@ class Negotiation:
         :raises NegotiationError: If there is no common revision.
         """
         try:
-            async with asyncio.timeout(_DISCOVER_TIMEOUT):
+            async with self.within(_DISCOVER_TIMEOUT):
                 return await self.discover()
         except TimeoutError:
             return await self.handshake_first()  # which asks again if the server is only slow

@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-The base classes of server infos, custom ones included, and their serialization.
+The base classes of server infos, custom ones included, their serialization, and time limits that logins pause.
 
 The server infos of this package are in `transports.server_infos`.
 """
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NoReturn, TypeVar
 
@@ -301,3 +303,57 @@ def resolve_secrets(values: Mapping[str, str | Secret] | None) -> dict[str, str]
         if plain is not None:
             resolved[name] = str(plain)
     return resolved
+
+
+# Seconds between two checks whether a person is still logging in.
+_LOGIN_POLL_INTERVAL = 0.5
+
+
+@asynccontextmanager
+async def within(seconds: float | None, server_info: MCPServerInfo | None) -> AsyncIterator[None]:
+    """
+    Limit a wait for a server. Its clock stops while a person logs in there; logins have a limit of their own.
+
+    :param seconds: How long it may take; None for no limit.
+    :param server_info: The server; None if it is not known.
+    :returns: A context manager.
+    """
+    async with asyncio.timeout(seconds) as limit:
+
+        def extend(more: float) -> None:
+            end = limit.when()
+            if end is not None and not limit.expired():
+                limit.reschedule(end + more)
+
+        if server_info is not None and server_info._may_log_in:
+            # A different user may open the shared session.
+            with extended_by_logins(server_info, extend, is_own=False):
+                yield
+        else:
+            yield
+
+
+@contextmanager
+def extended_by_logins(server_info: MCPServerInfo, extend: Callable[[float], None], *, is_own: bool) -> Iterator[None]:
+    """
+    Pause a limit while a person logs in: the time that is left when the login begins is left when it ends.
+
+    :param server_info: The server.
+    :param extend: Moves the end of the limit by the seconds that it gets.
+    :param is_own: Whether only a login of the running operation's user counts.
+    :returns: A context manager.
+    """
+    now = asyncio.get_running_loop().time
+
+    async def look() -> None:
+        while True:
+            checked_at = now()
+            await asyncio.sleep(_LOGIN_POLL_INTERVAL)
+            if server_info._is_logging_in(is_own=is_own):
+                extend(now() - checked_at)
+
+    polling = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        polling.cancel()

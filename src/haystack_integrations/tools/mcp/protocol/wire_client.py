@@ -61,6 +61,7 @@ from haystack_integrations.tools.mcp.protocol.request_errors import (
     with_full_stop,
 )
 from haystack_integrations.tools.mcp.protocol.requests_of_server import Continuation, ServerRequests
+from haystack_integrations.tools.mcp.protocol.server_info import within
 from haystack_integrations.tools.mcp.redaction import Redactor
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -214,6 +215,7 @@ class WireClient(MCPClient):
             send,
             client_info=dict(configured) if configured is not None else client_info(),
             capabilities=self._server_requests.capabilities,
+            within=partial(within, server_info=self._server_info),
         )
         wanted = getattr(self._server_info, "negotiation", "auto")
         if wanted == "handshake":
