@@ -20,12 +20,14 @@ import uvicorn
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
 from fastmcp.exceptions import ToolError
-from fastmcp.server.auth import JWTVerifier
+from fastmcp.server.auth import JWTVerifier, OAuthProxy
+from fastmcp.server.auth.providers.debug import DebugTokenVerifier
 from fastmcp.server.auth.providers.jwt import RSAKeyPair
 from fastmcp.server.dependencies import get_access_token
 from fastmcp.server.middleware import Middleware, MiddlewareContext
 from haystack.tools import Tool, create_tool_from_function
 from haystack.utils import Secret
+from key_value.aio.stores.memory import MemoryStore
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -251,6 +253,26 @@ async def test_allowed_host_names_and_web_pages_are_accepted_with_a_token() -> N
             ({"host": "evil.example", **token}, 421),
         ):
             assert (await client.post("/mcp", headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize("allowed_hosts", [None, ["mcp.example.com"]])
+async def test_a_person_can_consent_to_a_login_on_the_page_of_the_provider(allowed_hosts: list[str] | None) -> None:
+    # A proxy speaks TLS with the browser, and plain HTTP with the server.
+    auth = OAuthProxy(
+        upstream_authorization_endpoint="https://login.example.com/authorize",
+        upstream_token_endpoint="https://login.example.com/token",
+        upstream_client_id="shop",
+        upstream_client_secret="not-a-real-secret",
+        token_verifier=DebugTokenVerifier(),
+        base_url="https://mcp.example.com",
+        client_storage=MemoryStore(),
+        jwt_signing_key="a key for tests only",
+    )
+    app = http_app(create_mcp_server("shop", auth=auth), allowed_hosts=allowed_hosts)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://mcp.example.com") as client:
+        for origin, status in (("https://mcp.example.com", 400), ("https://evil.example", 403)):
+            # The form of the page, with an invalid transaction.
+            assert (await client.post("/consent", headers={"origin": origin}, data={})).status_code == status
 
 
 @pytest.mark.parametrize(("path", "other"), [("/mcp", "/mcp/"), ("/mcp/", "/mcp"), ("/", "/")])

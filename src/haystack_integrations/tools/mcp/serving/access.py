@@ -14,6 +14,7 @@ import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from urllib.parse import urlsplit
 
 from fastmcp.server.auth import AccessToken, AuthProvider, TokenVerifier
 from haystack.utils import Secret
@@ -81,6 +82,17 @@ def auth_provider(auth: AuthProvider | Secret | None) -> AuthProvider | None:
         f"haystack.utils.Secret with a bearer token, not {type(auth).__name__}"
     )
     raise TypeError(msg)
+
+
+def origins_of_pages(auth: AuthProvider | None) -> list[str]:
+    """
+    Return the origins of a provider's own pages, such as the one on which a person consents to a login.
+
+    :param auth: The provider.
+    :returns: The origin of its `base_url`, if it has one.
+    """
+    url = urlsplit(str(auth.base_url or "") if auth is not None else "")
+    return [f"{url.scheme}://{url.netloc}"] if url.netloc else []
 
 
 def request_state_security(keys: Sequence[str | Secret] | None = None) -> RequestStateSecurity | None:

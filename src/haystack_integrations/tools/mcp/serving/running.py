@@ -53,7 +53,7 @@ from uvicorn.supervisors import Multiprocess
 from haystack_integrations.tools.mcp.executor import check_descriptors
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.parameters import checked
-from haystack_integrations.tools.mcp.serving.access import auth_provider, keys_for_workers
+from haystack_integrations.tools.mcp.serving.access import auth_provider, keys_for_workers, origins_of_pages
 from haystack_integrations.tools.mcp.serving.call_guard import CallGuard, guard_of
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 
@@ -214,7 +214,7 @@ def http_app(
     :param allowed_hosts: Names that requests may have in `Host`. By default, the names of this machine if the server is
         bound to a loopback address, otherwise any name.
     :param allowed_origins: Origins of web pages that may call the server, like `"https://app.example.com"`. By default
-        only pages from this machine, if the server is bound to a loopback address.
+        only pages from this machine, if the server is bound to a loopback address. The pages of `auth` always may.
     :param max_body_size: The largest request in bytes, at most 4 MiB; a larger one is answered with 413.
     :param event_store: Keeps the messages of sessions, so that clients can get the rest of them after they lost a
         connection, such as `fastmcp.server.event_store.EventStore`.
@@ -246,7 +246,7 @@ def http_app(
         # the Origin of requests to an address that is not a loopback address.
         host_origin_protection="auto",
         allowed_hosts=list(allowed_hosts) if allowed_hosts is not None else None,
-        allowed_origins=list(allowed_origins or ()),
+        allowed_origins=[*(allowed_origins or ()), *origins_of_pages(server.auth)],
     )
     # Starlette would redirect `/mcp/` to `/mcp` at the scheme and the host that a proxy uses, not at those of clients.
     endpoint = next(each for each in app.router.routes if isinstance(each, Route) and each.path == path)
@@ -375,7 +375,7 @@ def run_server(
     :param allowed_hosts: Names that requests may have in `Host`, for example behind a proxy. By default, the names of
         this machine if `host` is a loopback address, otherwise any name.
     :param allowed_origins: Origins of web pages that may call the server. By default only pages from this machine, if
-        `host` is a loopback address.
+        `host` is a loopback address. The pages of `auth` always may.
     :param max_body_size: The largest request that is read, in bytes, at most 4 MiB.
     :param event_store: Keeps the messages of sessions, so that clients can get the rest of them after they lost a
         connection, such as `fastmcp.server.event_store.EventStore`.

@@ -36,7 +36,7 @@ from mcp.types import CompletionArgument, CompletionContext, PromptReference, Re
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.parameters import Positive, checked
-from haystack_integrations.tools.mcp.serving.access import auth_provider, request_state_security
+from haystack_integrations.tools.mcp.serving.access import auth_provider, origins_of_pages, request_state_security
 from haystack_integrations.tools.mcp.serving.agents import agent_sources
 from haystack_integrations.tools.mcp.serving.call_guard import guard_of
 from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENCY, CallPool
@@ -495,7 +495,7 @@ class HaystackServer(FastMCP[Any]):
         """
         if options.get("allowed_origins") is None:
             # Without a list, FastMCP checks the Origin only of requests to a loopback address.
-            options["allowed_origins"] = list(settings.http_allowed_origins or ())
+            options["allowed_origins"] = [*(settings.http_allowed_origins or ()), *origins_of_pages(self.auth)]
         return super().http_app(*args, **_with_protection(options))
 
     async def run_http_async(self, *args: Any, **options: Any) -> None:
