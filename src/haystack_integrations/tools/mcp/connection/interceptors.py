@@ -218,8 +218,6 @@ def load_interceptors(stored: Any) -> Any:
 
 
 def _checked_interceptor(given: Any, find: Callable[[str], Any]) -> Interceptor:
-    if isinstance(given, Interceptor):
-        return given
     found = find(given) if isinstance(given, str) else given
     if not callable(found):
         what = f"'{given}', which is {type(found).__name__}" if isinstance(given, str) else type(found).__name__
