@@ -21,16 +21,13 @@ import weakref
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import lock_of_each_process
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.parameters import CHECKED, MAX_TIMEOUT, Options, Seconds, explains_options
-
-if TYPE_CHECKING:
-    pass
 
 DEFAULT_READ_TIMEOUT = 300.0
 
