@@ -24,6 +24,7 @@ from mcp.shared.auth import OAuthClientInformationFull
 from starlette.responses import Response
 
 from haystack_integrations.tools.mcp import (
+    CallOptions,
     MCPAuthorizationError,
     MCPConnection,
     MCPConnectionError,
@@ -100,7 +101,8 @@ def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_ser
 ) -> None:
     monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 3.0)
     slow = info(server, redirect_handler=allow_slowly)
-    with MCPConnection(slow, connection_timeout=3, invocation_timeout=3) as connection:
+    limits = CallOptions(read_timeout=3)
+    with MCPConnection(slow, connection_timeout=3, invocation_timeout=3, call_options=limits) as connection:
         assert said(connection, "whoami") == "alice"
         assert said(connection, "write") == "written"
         with pytest.raises(MCPTimeoutError, match="after 3 seconds"):

@@ -567,7 +567,12 @@ class Session(SessionOwner):
             if self._login_info is None:
                 result = await request
             else:
-                with extended_by_logins(self._login_info, in_flight.extend, is_own=True):
+
+                def extend(seconds: float) -> None:
+                    in_flight.extend(seconds)
+                    self.life.heard_at = monotonic()  # it is the person who is silent
+
+                with extended_by_logins(self._login_info, extend, is_own=True):
                     result = await request
             self.life.heard_at = monotonic()  # the only sign of life that a custom client may give
             return result
