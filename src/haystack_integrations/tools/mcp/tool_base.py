@@ -10,6 +10,7 @@ Also the base class of toolsets whose tools change over time.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import uuid
 from abc import abstractmethod
@@ -490,7 +491,8 @@ class ToolBase(HasConnection):
 
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         """
-        return self._as_dict("to_dict")
+        # A copy: YAML would write anchors for lists that two components of a pipeline share.
+        return copy.deepcopy(self._as_dict("to_dict"))
 
     def _to_trace_dict(self) -> dict[str, Any]:
         return self._as_dict("_to_trace_dict")
