@@ -260,7 +260,10 @@ def describe_error(error: BaseException) -> str:
     texts = []
     for leaf in leaves(error):
         if isinstance(leaf, ProtocolError):
-            texts.append(leaf.message or f"protocol error {leaf.code}")
+            text = leaf.message or f"protocol error {leaf.code}"
+            # The Ruby SDK, for example, sends "Invalid params", and "Tool not found: x" as data.
+            has_more = isinstance(leaf.data, str) and leaf.data not in text
+            texts.append(f"{text}: {leaf.data}" if has_more else text)
         elif isinstance(leaf, ValidationError):
             texts.append(describe_validation(leaf))
         else:
