@@ -23,6 +23,7 @@ from contextlib import closing, nullcontext
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from haystack import Pipeline, component
@@ -759,6 +760,22 @@ def test_an_agent_as_a_tool_is_continued_inside(journal, bank):
             assert ask(payments, *replies)["last_message"].text == "paid"
     assert bank.calls == [("pay", {"amount": 3})]
     assert next(entry.attempt for entry in journal.calls("run") if entry.place.name == "clerk") == 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_call_in_doubt_within_an_agent_as_a_tool_is_not_told_to_the_outer_model(journal, bank, monkeypatch, is_async):
+    with MCPToolset(bank.info, tool_names=["pay"]) as payments:
+        model = journal.generator(ScriptedChatGenerator([call("pay", amount=3)]), "clerk")
+        clerk = Agent(chat_generator=model, tools=payments)
+        outer = journal.tools([ComponentTool(component=clerk, name="clerk", description="Pays.")])
+        script = [call("clerk", messages=[GO[0].to_dict()]), say("done")]
+        with monkeypatch.context() as patched, pytest.raises(Interruption):
+            patched.setattr(Store, "finish", Mock(side_effect=Interruption))
+            play(journal, outer, *script, is_async=is_async)
+        with pytest.raises(Exception, match="may have run") as raised:
+            play(journal, outer, *script[1:], is_async=is_async)
+        assert cause_of(raised.value, MCPCallInDoubtError).tool_name == "pay"
+    assert [each.tool_name for each in journal.in_doubt("run")] == ["clerk", "pay"]
 
 
 def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):

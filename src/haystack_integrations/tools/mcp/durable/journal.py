@@ -532,6 +532,7 @@ class _JournaledTool(Tool):
             with in_scope(scope_of_call(entry)):
                 result = super().invoke(**kwargs)
         except ToolInvocationError as error:
+            _raise_error_of_run(error)
             opened.record_state(entry, "failed", failure("", str(error)))
             raise
         opened.record_state(entry, "done", _to_record(result))
@@ -550,6 +551,7 @@ class _JournaledTool(Tool):
             with in_scope(scope_of_call(entry)):
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
+            _raise_error_of_run(error)
             await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
             raise
         await asyncio.to_thread(opened.record_state, entry, "done", _to_record(result))
@@ -566,6 +568,16 @@ class _JournaledTool(Tool):
             return _decode(entry.result["value"])
         # `RunJournal.decide` writes only this form, because it does not know the kind of tool.
         return entry.result["content"][0]["text"]
+
+
+def _raise_error_of_run(error: ToolInvocationError) -> None:
+    # An error that ends the run, such as a call in doubt within an agent as a tool, is not a failure for the model.
+    cause = error.__cause__
+    while cause is not None and not isinstance(cause, MCPRunError):
+        cause = cause.__cause__
+    if cause is not None:
+        error.__cause__ = error.__context__ = None  # it becomes the context of its own cause
+        raise cause
 
 
 def _runs_an_agent(tool: Tool) -> bool:
