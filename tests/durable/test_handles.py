@@ -7,6 +7,7 @@ Tasks and open questions, by which a server keeps a call, are recorded as soon a
 """
 
 import shutil
+import threading
 from typing import Any
 from unittest.mock import Mock
 
@@ -17,11 +18,11 @@ from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp import CallOptions, MCPHandlers, MCPToolset
 from haystack_integrations.tools.mcp.durable.store import Store
-from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError
+from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallPendingError, MCPRunError
 from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import run_in_killed_process
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 
 @pytest.fixture
@@ -114,6 +115,26 @@ def test_a_call_whose_answers_a_killed_process_has_sent_may_have_run(patient, jo
         with pytest.raises(MCPCallInDoubtError), journal.run("run"):
             tools["order"].call(drink="tea")
     assert len(log.events("order")) == len(journal.in_doubt("run")) == 1
+
+
+def test_a_call_whose_answers_were_not_sent_stays_open(patient, journal, monkeypatch):
+    info, log = patient
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later)) as tools:
+        with pytest.raises(MCPCallPendingError), journal.run("run"):
+            tools["order"].call(drink="tea")
+    answered = threading.Event()
+    slow = MCPHandlers(elicitation=lambda _: answered.wait(LIMIT))
+    with MCPToolset(info, handlers=slow, invocation_timeout=0.5) as tools:
+        with pytest.raises(MCPCallPendingError), journal.run("run"):
+            tools["order"].call(drink="tea")
+    answered.set()
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "big"})) as tools:
+        with monkeypatch.context() as patched, pytest.raises(MCPRunError, match=r"^full$"), journal.run("run"):
+            patched.setattr(Store, "begin_again", Mock(side_effect=[True, MCPRunError("full")]))
+            tools["order"].call(drink="tea")
+        with journal.run("run"):
+            assert tools["order"].call(drink="tea").text == "a big tea"
+    assert len(log.events("order")) == 1
 
 
 def test_a_task_that_its_server_has_forgotten_may_have_run(patient, journal):

@@ -11,8 +11,9 @@ A run that is open in this process: finds the next recorded call, reply or value
                   └────> pending ───> done | failed   the server has it: a task, or a question that is open
 
 A process that continues a run returns the result of a call that is done or failed. A call that failed without running
-is sent again, unless a model has seen the failure. A pending call is taken up again. A started call is sent again if
-that is allowed; otherwise `on_unknown` decides.
+is sent again, unless a model has seen the failure. A pending call is taken up again; once the answers to its question
+are sent, or if the server has forgotten its task, it counts as started. A started call is sent again if that is
+allowed; otherwise `on_unknown` decides.
 
 A reply of the model, a person's decision or a value is written as soon as it is known.
 """
@@ -447,8 +448,9 @@ class OpenRun(CallRecorder):
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
         # The arguments are left out: they may contain secrets, and the call has them when it is continued.
-        self.record_state(entry, "pending", dataclasses.replace(pending, arguments={}, withheld=()).to_dict())
-        entry.state = "pending"
+        handle = dataclasses.replace(pending, arguments={}, withheld=()).to_dict()
+        self.record_state(entry, "pending", handle)
+        entry.state, entry.result = "pending", handle
 
     def _note_answered(self, entry: Entry) -> None:
         self._send_again(entry)
@@ -460,7 +462,10 @@ class OpenRun(CallRecorder):
         """
         redactor = Redactor(call.secrets)
         name = call.request.display_name
-        if entry.state == "pending" and isinstance(error, ValueError):  # its questions cannot be answered here
+        if isinstance(error.__cause__, MCPRunError):  # of `_note_answered`: nothing was sent
+            raise MCPRunError(str(error.__cause__)) from error
+        asks = entry.state == "pending" and entry.result.get("task_id") is None  # no answers were sent
+        if asks and isinstance(error, ValueError | MCPOutcomeUnknownError):
             # The module imports the protocol's types, which takes a quarter of a second.
             from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
 
@@ -579,8 +584,8 @@ class OpenRun(CallRecorder):
         Record the outcome of a call.
 
         :param entry: The call.
-        :param state: "done", "failed" or "pending".
-        :param result: The result, the error or the handle.
+        :param state: "done", "failed", "pending", or "started" if only the handle is to be forgotten.
+        :param result: The result, the error or the handle; None without one.
         :raises MCPRunError: If another process has sent the call again, or the journal can no longer be reached.
         """
         # A failed write is retried until the current lease ends. Later renewals do not extend that, because a database

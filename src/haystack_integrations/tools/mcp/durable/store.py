@@ -610,8 +610,8 @@ class Store:
 
         :param lease: The lease.
         :param entry: The call.
-        :param state: "done", "failed" or "pending".
-        :param result: The result, the error or the handle.
+        :param state: "done", "failed", "pending", or "started" if only the handle is to be forgotten.
+        :param result: The result, the error or the handle; None without one.
         :returns: Whether it was recorded.
         """
         changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
