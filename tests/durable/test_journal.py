@@ -498,6 +498,73 @@ def test_retried_calls_and_values_are_found_when_the_run_is_continued(journal, b
     assert (len(bank.calls), len({*made}), failures) == (1, 1, [])
 
 
+def pay_until_it_is_done(tools: MCPToolset) -> str:
+    """Call a tool as code with a retry decorator does."""
+    with contextlib.suppress(MCPInvocationError, MCPRunError):
+        return tools["pay"].call(amount=1).text
+    return tools["pay"].call(amount=1).text
+
+
+def test_code_that_tries_again_gets_the_result_of_its_second_try_when_the_run_is_continued(
+    journal, bank, tools, monkeypatch
+):
+    deliver, refusals = MCPConnection._deliver, [MCPInvocationError("Failed to connect. The tool did not run.", "pay")]
+
+    def refused_at_first(connection: MCPConnection, request: Any) -> types.CallToolResult:
+        if refusals:
+            raise refusals.pop()
+        return deliver(connection, request)
+
+    monkeypatch.setattr(MCPConnection, "_deliver", refused_at_first)
+    for _ in range(2):
+        with journal.run("run"):
+            assert pay_until_it_is_done(tools) == "pay 1"
+        assert len(bank.calls) == 1
+    with journal.run("run"):  # two equal calls, of which one did not run
+        assert [tools["pay"].call(amount=1).text for _ in range(2)] == ["pay 1"] * 2
+    assert len(bank.calls) == 2
+
+
+@pytest.mark.parametrize("why", ["killed", "lost", "refused by the database"])
+def test_code_that_tries_again_does_not_repeat_a_call_that_may_have_run(new_journal, bank, tools, monkeypatch, why):
+    def lost(*_args: Any) -> types.CallToolResult:
+        raise MCPOutcomeUnknownError("The connection was lost.", "pay")
+
+    def refused(*_args: Any, **_keywords: Any) -> bool:
+        raise MCPRunError("The journal cannot be used: the result is too large")
+
+    journal = new_journal(lease=1)
+    if why == "killed":
+        interrupted(journal, monkeypatch, tools)
+    elif why == "lost":
+        monkeypatch.setattr(MCPConnection, "_deliver", lost)
+    else:
+        monkeypatch.setattr(journal._store, "finish", refused)
+    for _ in range(2):
+        with pytest.raises(MCPCallInDoubtError), journal.run("run"):
+            pay_until_it_is_done(tools)
+    assert len(bank.calls) == (0 if why == "lost" else 1)
+    assert len(journal.in_doubt("run")) == 1
+
+
+async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(journal, tools, monkeypatch):
+    async def unanswered(_connection: MCPConnection, request: Any) -> types.CallToolResult:
+        sent.append(request)
+        if len(sent) == 1:
+            given_up.cancel()
+            await asyncio.Future()
+        return text_result("paid twice")
+
+    monkeypatch.setattr(MCPConnection, "_deliver_async", unanswered)
+    sent: list[Any] = []
+    async with journal.run("run"):
+        given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
+        await asyncio.wait([given_up])
+        with pytest.raises(MCPCallInDoubtError):
+            await tools["pay"].call_async(amount=1)
+    assert len(sent) == 1
+
+
 def test_declared_secrets_are_not_written(journal, bank, tmp_path):
     schema = {"type": "object", "properties": {name: {"type": "string"} for name in ("text", "token", "card")}}
     bank.tools = [definition("pay", schema)]

@@ -45,7 +45,6 @@ from haystack_integrations.tools.mcp.durable.run import (
     in_scope,
     request_of,
     scope,
-    scope_of_call,
     unknown_call,
 )
 from haystack_integrations.tools.mcp.durable.store import Entry, RecordedRun, Store
@@ -529,7 +528,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with in_scope(scope_of_call(entry)):
+            with opened.running(entry):
                 result = super().invoke(**kwargs)
         except ToolInvocationError as error:
             _raise_error_of_run(error)
@@ -548,7 +547,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with in_scope(scope_of_call(entry)):
+            with opened.running(entry):
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
         except ToolInvocationError as error:
             _raise_error_of_run(error)

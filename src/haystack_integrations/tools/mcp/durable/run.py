@@ -193,6 +193,7 @@ class OpenRun(CallRecorder):
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
+        self._put_calls_that_did_not_run_last()
         # The number of replies so far, and the number of equal calls and values.
         self._steps: Counter[Scope] = Counter()
         self._occurrences: Counter[tuple[Any, ...]] = Counter()
@@ -298,6 +299,16 @@ class OpenRun(CallRecorder):
             if self._occurrences[key] == place.occurrence + 1:
                 self._occurrences[key] -= 1
 
+    def _put_calls_that_did_not_run_last(self) -> None:
+        # Code may have made such a call again. Then it must get the result of the equal call that ran.
+        equal_ones: dict[Place, list[Entry]] = {}
+        for entry in self._entries.values():
+            equal_ones.setdefault(dataclasses.replace(entry.place, occurrence=0), []).append(entry)
+        for entries in equal_ones.values():
+            ordered = sorted(entries, key=lambda entry: _did_not_run(entry) and not self._is_final(entry))
+            for before, entry in zip(entries, ordered, strict=True):
+                self._entries[before.place] = dataclasses.replace(entry, place=before.place)
+
     def _check_before(self, place: Place, request: Any = None) -> None:  # noqa: ARG002 - for a cassette
         try:
             self._check_may_go_on()
@@ -382,7 +393,7 @@ class OpenRun(CallRecorder):
         entry, is_due = self._begin_call(call)
         if not is_due:
             return _result(entry)
-        with self._running(entry):
+        with self.running(entry):
             while True:
                 try:
                     result = send(self._request(call, entry))
@@ -400,7 +411,7 @@ class OpenRun(CallRecorder):
         entry, is_due = await asyncio.to_thread(self._begin_call, call)
         if not is_due:
             return _result(entry)
-        with self._running(entry):
+        with self.running(entry):
             while True:
                 try:
                     result = await send(self._request(call, entry))
@@ -410,13 +421,22 @@ class OpenRun(CallRecorder):
                     return await asyncio.to_thread(self._finish, entry, call, result)
 
     @contextmanager
-    def _running(self, entry: Entry) -> Iterator[None]:
+    def running(self, entry: Entry) -> Iterator[None]:
+        """
+        Give what runs within a call its own path, and note whether its caller gives up.
+
+        :param entry: The call.
+        """
         with self._lock:
             self._calls_in_flight += 1
         try:
             # A handler that answers the server runs on behalf of the call, which may not be sent in a continued run.
             with in_scope(scope_of_call(entry)):
                 yield
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._keep_without_result(entry)
+            raise
         finally:
             with self._lock:
                 self._calls_in_flight -= 1
@@ -450,7 +470,6 @@ class OpenRun(CallRecorder):
         # The arguments are left out: they may contain secrets, and the call has them when it is continued.
         handle = dataclasses.replace(pending, arguments={}, withheld=()).to_dict()
         self.record_state(entry, "pending", handle)
-        entry.state, entry.result = "pending", handle
 
     def _note_answered(self, entry: Entry) -> None:
         self._send_again(entry)
@@ -486,8 +505,7 @@ class OpenRun(CallRecorder):
                     if error.pending_call is None
                     else _task_message(self.name, entry)
                 )
-                message = f"{about} {redactor.text(str(error))}"
-                raise MCPCallInDoubtError(message, name, entry.number) from error
+                raise self._in_doubt_error(entry, f"{about} {redactor.text(str(error))}") from error
         self.record_state(entry, "failed", _stored_error(error, redactor, name))
         raise error
 
@@ -532,10 +550,10 @@ class OpenRun(CallRecorder):
         if decision == "repeat":
             return self._send_again(entry), True
         if decision == "error":
-            raise MCPCallInDoubtError(_in_doubt_message(self.name, entry), tool_name, entry.number)
+            raise self._in_doubt_error(entry, _in_doubt_message(self.name, entry))
         outcome = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
         self.record_state(entry, "failed", outcome)
-        return dataclasses.replace(entry, state="failed", result=outcome), False
+        return entry, False
 
     def _is_final(self, entry: Entry) -> bool:
         """
@@ -543,7 +561,7 @@ class OpenRun(CallRecorder):
         """
         # A call that did not run is made now, unless a model has already seen the failure: the one that asked for the
         # call, or another.
-        if entry.state == "failed" and entry.result["outcome"] == "did_not_run":
+        if _did_not_run(entry):
             later = [each.place for each in self._entries.values() if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
         return entry.state == "done" or (entry.state == "failed" and entry.result["outcome"] != TO_REPEAT)
@@ -573,11 +591,20 @@ class OpenRun(CallRecorder):
         except Exception as error:
             # Any other error would hide from the model that the tool may have run.
             msg = f"{_in_doubt_message(self.name, entry)} `on_unknown` raised {type(error).__name__}."
-            raise MCPCallInDoubtError(msg, entry.place.name, entry.number) from error
+            raise self._in_doubt_error(entry, msg) from error
         if decision not in ("error", "model", "repeat"):
             msg = f"`on_unknown` must return 'error', 'model' or 'repeat', got {decision!r}"
             raise MCPRunError(msg)
         return decision
+
+    def _keep_without_result(self, entry: Entry) -> None:
+        # Code that tries again, in this process too, gets this call instead of making another one.
+        self._entries[entry.place] = entry
+        self._free_place(entry.place)
+
+    def _in_doubt_error(self, entry: Entry, message: str) -> MCPCallInDoubtError:
+        self._keep_without_result(entry)
+        return MCPCallInDoubtError(message, entry.place.name, entry.number)
 
     def record_state(self, entry: Entry, state: str, result: Any) -> None:
         """
@@ -597,6 +624,7 @@ class OpenRun(CallRecorder):
                 break
             except MCPRunError as error:
                 if boot_clock() > until or self._ended.is_set():
+                    self._keep_without_result(entry)
                     raise
                 if not has_failed:
                     logger.warning(
@@ -611,6 +639,7 @@ class OpenRun(CallRecorder):
             self._has_lost_lease = True
             msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
             raise MCPRunError(msg)
+        entry.state, entry.result = state, result
 
     # Differences between the program and the recorded run
 
@@ -798,6 +827,10 @@ def _handle(entry: Entry, arguments: dict[str, Any], secrets: Sequence[str]) -> 
     withheld = arguments_with_secrets(arguments, secrets)
     kept = {name: value for name, value in arguments.items() if name not in withheld}
     return dataclasses.replace(MCPPendingCall.from_dict(entry.result), arguments=kept, withheld=withheld)
+
+
+def _did_not_run(entry: Entry) -> bool:
+    return entry.state == "failed" and entry.result["outcome"] == "did_not_run"
 
 
 def _json(value: Any) -> Any:
