@@ -192,6 +192,7 @@ class OpenRun(CallRecorder):
         self._pid = os.getpid()
         self._lock = threading.Lock()
         recorded = store.entries(name) if lease.epoch > 1 else []
+        # Threads that go through them take a copy first, because another thread may add one.
         self._entries: dict[Place, Entry] = {entry.place: entry for entry in recorded}
         self._put_calls_that_did_not_run_last()
         # The number of replies so far, and the number of equal calls and values.
@@ -562,7 +563,7 @@ class OpenRun(CallRecorder):
         # A call that did not run is made now, unless a model has already seen the failure: the one that asked for the
         # call, or another.
         if _did_not_run(entry):
-            later = [each.place for each in self._entries.values() if each.number > entry.number]
+            later = [each.place for each in list(self._entries.values()) if each.number > entry.number]
             return any(each.kind == "reply" and each.scope == entry.place.scope for each in later)
         return entry.state == "done" or (entry.state == "failed" and entry.result["outcome"] != TO_REPEAT)
 
@@ -663,7 +664,7 @@ class OpenRun(CallRecorder):
         asked = described(place, request)
         recorded = [
             _differences(described(each.place, each.request), asked, are_shown=self._shows_values)
-            for each in self._entries.values()
+            for each in list(self._entries.values())
             if each.place.kind == place.kind
         ]
         if not recorded:
