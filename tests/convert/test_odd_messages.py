@@ -124,6 +124,11 @@ def embedded(which: int) -> dict[str, Any]:
     ),
     ("resources/list", {"resources": [{"name": "no URI"}, RESOURCE], "nextCursor": {}}, {"resources": [RESOURCE]}),
     ("resources/list", {"resources": [{"uri": "a:b"}]}, {"resources": [{"uri": "a:b", "name": "a:b"}]}),
+    (
+        "resources/templates/list",
+        {"resourceTemplates": [{"uriTemplate": "a:{b}"}]},
+        {"resourceTemplates": [{"uriTemplate": "a:{b}", "name": "a:{b}"}]},
+    ),
     ("resources/list", {"resources": [], "nextCursor": 5}, {"resources": [], "nextCursor": "5"}),
     ("resources/read", contents(0), contents(1)),
     ("resources/read", {"contents": {"text": None}}, {"contents": [{"uri": "", "text": ""}]}),

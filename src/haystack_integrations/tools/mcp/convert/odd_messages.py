@@ -242,10 +242,10 @@ def _as_contents(contents: dict[str, Any]) -> dict[str, Any]:
     return contents
 
 
-def _resource(resource: Any) -> list[Any]:
+def _resource(model: type[BaseModel], address: str, resource: Any) -> list[Any]:
     if isinstance(resource, dict) and not isinstance(resource.get("name"), str):
-        resource = {**resource, "name": _as_text(resource.get("uri"))}
-    return _item(types.Resource, resource)
+        resource = {**resource, "name": _as_text(resource.get(address))}
+    return _item(model, resource)
 
 
 def _message(message: Any) -> list[Any]:
@@ -320,11 +320,11 @@ _RESULT_MODELS: Final[dict[str, type[BaseModel]]] = {
 _LIST_RESULTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
     CALL_METHOD: (types.CallToolResult, "content", _block),
     LIST_METHOD: (types.ListToolsResult, "tools", _tool),
-    "resources/list": (types.ListResourcesResult, "resources", _resource),
+    "resources/list": (types.ListResourcesResult, "resources", partial(_resource, types.Resource, "uri")),
     "resources/templates/list": (
         types.ListResourceTemplatesResult,
         "resourceTemplates",
-        partial(_item, types.ResourceTemplate),
+        partial(_resource, types.ResourceTemplate, "uriTemplate"),
     ),
     "resources/read": (types.ReadResourceResult, "contents", _contents),
     "prompts/list": (types.ListPromptsResult, "prompts", partial(_item, types.Prompt)),
