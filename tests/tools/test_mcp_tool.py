@@ -181,6 +181,7 @@ class TestErrors:
         (text_result(is_error=True), "the server gave no error text", None, None),
         (mcp.MCPError(-32042, "quota exceeded", {"limit": 5}), "quota exceeded", -32042, {"limit": 5}),
         (mcp.MCPError(-32602, "Invalid params", "No tool x"), "Invalid params: No tool x", -32602, "No tool x"),
+        (mcp.MCPError(-32603, "Internal error", {"message": "m"}), "Internal error: m", -32603, {"message": "m"}),
     )
     def test_the_servers_own_text_is_the_message(self, failing_call, answer, message, code, data):
         server = ForeignServer(definition("search"))

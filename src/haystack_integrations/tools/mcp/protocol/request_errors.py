@@ -261,9 +261,9 @@ def describe_error(error: BaseException) -> str:
     for leaf in leaves(error):
         if isinstance(leaf, ProtocolError):
             text = leaf.message or f"protocol error {leaf.code}"
-            # The Ruby SDK, for example, sends "Invalid params", and "Tool not found: x" as data.
-            has_more = isinstance(leaf.data, str) and leaf.data not in text
-            texts.append(f"{text}: {leaf.data}" if has_more else text)
+            # The Ruby SDK, for example, sends "Invalid params", and "Tool not found: x" as data; mcp-lite an object.
+            detail = leaf.data.get("message") if isinstance(leaf.data, dict) else leaf.data
+            texts.append(f"{text}: {detail}" if isinstance(detail, str) and detail not in text else text)
         elif isinstance(leaf, ValidationError):
             texts.append(describe_validation(leaf))
         else:
