@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError, MC
 from tests.support.background import in_thread, text, together
 from tests.support.calls import outcome
 from tests.support.kinds import KINDS, LONG, every_kind, every_way
+from tests.support.raw import raw_server
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -105,6 +106,11 @@ def test_connecting_to_a_server_that_never_answers_fails_within_the_timeout_and_
     assert connection.status().state == "idle"
     assert ("nothing came from its host" if kind.is_http else "counter server: starting") in str(failure.value)
     connection.close()
+
+
+def test_a_timeout_while_the_server_lists_its_tools_says_so():
+    with pytest.raises(MCPConnectionTimeoutError, match="it has opened a session, but not listed its tools"):
+        MCPConnection(raw_server("stdio", {"tools/list": "silence"}), connection_timeout=3).open()
 
 
 def test_an_sse_session_without_acknowledgements_is_replaced_by_a_new_session(proxied_peer):

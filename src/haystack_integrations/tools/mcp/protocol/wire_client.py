@@ -287,7 +287,8 @@ class WireClient(MCPClient):
 
         :returns: A clause, or the empty string.
         """
-        return self._connect_failure or ""
+        is_listing = self._connect_failure is None and self._details.protocol_version is not None
+        return "it has opened a session, but not listed its tools" if is_listing else self._connect_failure or ""
 
     async def find_reason(self) -> str:
         """
