@@ -21,6 +21,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     MCPTool,
     MCPToolset,
+    SecretTemplate,
     ToolOptions,
     ToolOverride,
     ToolSelection,
@@ -294,6 +295,16 @@ class TestBoundArguments:
             monkeypatch.setenv("SHAPING_KEY", "rotated")
             tool.call(query="x", tenant="y")
         assert [arguments["api_key"] for _, arguments in server.calls] == [SECRET, "rotated"]
+
+    def test_a_template_is_resolved_also_after_it_was_stored_and_its_variables_are_redacted(self, api_key):
+        server = ForeignServer(definition("search", SEARCH))
+        server.answer = text_result(f"{SECRET} is unknown", is_error=True)
+        overrides = {"search": ToolOverride(bound_arguments={"api_key": SecretTemplate("key ${SHAPING_KEY}")})}
+        stored = MCPToolset(COUNTER, tool_overrides=overrides).to_dict()["data"]["tool_overrides"]
+        with MCPToolset(server.info, tool_overrides=stored) as toolset:
+            with pytest.raises(MCPInvocationError, match=r"\*\*\* is unknown"):
+                toolset["search"].invoke(query="x", tenant="y")
+        assert server.calls[0][1]["api_key"] == f"key {SECRET}"
 
     @rows("is_nested", False, True)
     def test_a_secret_is_never_sent_as_a_header(self, api_key, is_nested):

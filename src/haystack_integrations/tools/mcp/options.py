@@ -33,6 +33,8 @@ from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEEDS_TASKS, has_key, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
+from haystack_integrations.tools.mcp.redaction import secrets_in
+from haystack_integrations.tools.mcp.secret_template import stored_template
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -425,7 +427,7 @@ class HiddenArguments:
                 sent[name] = hidden[name] = state[value.key]
             elif isinstance(value, Secret):
                 sent[name] = self._resolve(name, value)
-                secrets.append(sent[name])
+                secrets += [sent[name], *_secrets_of(value)]
             else:
                 sent[name] = value
         return CallArguments(arguments=sent, given=given, hidden=hidden, secrets=secrets)
@@ -447,7 +449,7 @@ class HiddenArguments:
             arguments=secrets,
             given={name: value for name, value in kept.items() if name not in self.bound},
             hidden={name: value for name, value in kept.items() if name in from_state},
-            secrets=list(secrets.values()),
+            secrets=[*secrets.values(), *(text for name in secrets for text in _secrets_of(bound[name]))],
         )
 
     @staticmethod
@@ -461,6 +463,10 @@ class HiddenArguments:
             msg = f"its argument '{name}' is bound to a Secret that has no value. The tool did not run."
             raise ValueError(msg)
         return value
+
+
+def _secrets_of(secret: Any) -> set[str]:
+    return secrets_in({"token": secret})
 
 
 def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -498,6 +504,8 @@ def _loaded(value: Any) -> Any:
     match value:
         case {"type": "env_var", "env_vars": list()}:
             return Secret.from_dict({"strict": True, **value})
+        case {"type": "env_template"}:
+            return stored_template(value) or value
         case {"type": "from_state", "key": str(key)}:
             return FromState(key)
         case {"type": "value", "value": plain}:
