@@ -65,6 +65,10 @@ def test_handlers_survive_serialization(tmp_path: Path) -> None:
         assert MCPHandlers.from_dict(each.to_dict()) == each
 
 
+def test_roots_may_be_any_iterable() -> None:
+    assert MCPHandlers(roots=(root for root in ("/srv", "file:///data"))).roots == ("/srv", "file:///data")
+
+
 def test_the_client_info_may_be_a_type_of_the_sdk() -> None:
     kiosk = types.Implementation(name="kiosk", version="7", website_url="https://kiosk.example.com")
     handlers = MCPHandlers(client_info=kiosk)

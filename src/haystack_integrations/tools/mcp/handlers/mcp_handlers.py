@@ -404,10 +404,11 @@ class MCPHandlers(Options):
             raise ValueError(msg + type(sampling).__name__)
         if self.roots is not None and not callable(self.roots):
             is_list = isinstance(self.roots, Iterable) and not isinstance(self.roots, str | Mapping)
-            if not is_list or not all(map(is_root, self.roots)):
+            roots = tuple(self.roots) if is_list else (None,)
+            if not all(map(is_root, roots)):
                 msg = "`roots` must be a list of paths and file:// URIs, or a function"
                 raise ValueError(msg)
-            object.__setattr__(self, "roots", tuple(map(str, self.roots)))
+            object.__setattr__(self, "roots", tuple(map(str, roots)))
         if self.client_info is not None:
             object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
 
