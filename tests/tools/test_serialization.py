@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp import (
     MCPConnectionError,
     MCPHandlers,
     MCPRegistry,
+    MCPResourceToolset,
     MCPSampling,
     MCPServerInfo,
     MCPTool,
@@ -183,10 +184,15 @@ class TestFormats:
 
     def test_a_toolset_of_two_components_is_stored_without_anchors_in_the_yaml(self):
         selection = ToolSelection(exclude_tools=["drop"])
-        toolset = MCPToolset(StdioServerInfo("uvx"), tool_names=["add"], tool_selection=selection)
-        pipeline = agent_pipeline(toolset)
-        pipeline.add_component("second", agent_of(toolset, say("done")))
-        assert "&id" not in pipeline.dumps()
+        info = StdioServerInfo("uvx", args=["x"])
+        for toolset in (
+            MCPToolset(info, tool_names=["add"], tool_selection=selection),
+            MCPResourceToolset(info, uris=["notes://*"]),
+            MCPRegistry({"x": info}, [ToolConfig("alias", ["x"])]).toolset("alias"),
+        ):
+            pipeline = agent_pipeline(toolset)
+            pipeline.add_component("second", agent_of(toolset, say("done")))
+            assert "&id" not in pipeline.dumps()
 
     def test_options_that_version_2_1_does_not_have_are_written_only_if_they_are_set(self):
         extra = {"tool_options": {"result_format": "content"}, "call_options": {"read_timeout": 5}, "share": False}

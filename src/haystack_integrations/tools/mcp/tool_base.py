@@ -672,7 +672,7 @@ class LiveToolset(Toolset):
         :returns: A dictionary of the form `{"type": fully qualified class name, "data": {parameters}}`.
         :raises ValueError: If it contains a token-based `Secret`, which Haystack does not serialize.
         """
-        return self._as_dict("to_dict")
+        return copy.deepcopy(self._as_dict("to_dict"))  # as for MCPToolset
 
     def _to_trace_dict(self) -> dict[str, Any]:
         return self._as_dict("_to_trace_dict")
