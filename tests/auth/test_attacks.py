@@ -11,6 +11,7 @@ import ipaddress
 import socket
 import ssl
 import threading
+import time
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.auth import outgoing
+from haystack_integrations.tools.mcp.auth.authorization_servers import challenge_parameters
 from haystack_integrations.tools.mcp.oauth import MCPLoginRequest
 from tests.auth.conftest import info, said
 from tests.support.certificates import Authority
@@ -212,6 +214,12 @@ def test_secrets_that_an_authorization_server_quotes_are_redacted(server: OAuthS
         MCPConnection(info(server.url)).open()
     shown = "".join(traceback.format_exception(caught.value))
     assert not any(secret in shown for secret in sent | server.issued)
+
+
+def test_a_long_challenge_does_not_block_the_loop() -> None:
+    began = time.process_time()
+    assert challenge_parameters(httpx2.Response(401, headers={"WWW-Authenticate": "a" * 50_000})) == {}
+    assert time.process_time() - began < 10  # it took more than a minute
 
 
 async def test_a_request_with_its_own_token_does_not_get_another() -> None:

@@ -53,7 +53,7 @@ _GUESSED = {"authorization": "authorize", "token": "token", "registration": "reg
 _MAX_REDIRECTS = 3
 
 # A parameter of a challenge (RFC 9110, 11.2).
-_PARAMETER = re.compile(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))')
+_PARAMETER = re.compile(r'(?<![\w-])([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))')
 
 
 @dataclass(frozen=True)
