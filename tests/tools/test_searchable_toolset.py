@@ -12,6 +12,7 @@ import functools
 import gc
 import json
 import pickle
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -312,6 +313,14 @@ class TestCatalogs:
             MCPSearchableToolset([])
         gc.collect()
         assert len(stored) <= before
+
+    def test_a_toolset_keeps_nothing_of_dropped_searchable_toolsets(self):
+        inner = MCPToolset(COUNTER)
+        users = [weakref.ref(MCPSearchableToolset(inner)._users) for _ in range(3)]
+        gc.collect()
+        assert [each() for each in users] == [None] * 3
+        last = MCPSearchableToolset(inner)
+        assert [each() for each in inner._users._containers] == [last._users]
 
 
 class TestSerialization:

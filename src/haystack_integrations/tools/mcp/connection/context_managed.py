@@ -12,6 +12,7 @@ the caller waits for them either in its thread or in its own event loop.
 from __future__ import annotations
 
 import inspect
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -54,8 +55,9 @@ class UserCount:
         self.calls: set[object] = set()
         # A call checks this after it has removed itself from `calls`.
         self.is_to_be_closed: bool = False
-        # The counts of objects that contain this one, e.g. a registry: their users use this one as well.
-        self._containers: list[UserCount] = []
+        # The counts of objects that contain this one, e.g. a registry: their users use this one as well. The references
+        # are weak, because a service may make a searchable toolset of this one for each request.
+        self._containers: list[weakref.ref[UserCount]] = []
 
     def count_users_of(self, outer: UserCount) -> None:
         """
@@ -64,7 +66,7 @@ class UserCount:
         :param outer: The count of that object.
         """
         with _lock():
-            self._containers.append(outer)
+            self._containers = [*(each for each in self._containers if each() is not None), weakref.ref(outer)]
 
     def enter(self) -> None:
         """
@@ -106,13 +108,18 @@ class UserCount:
         """
         Whether the object has users now.
         """
-        return self._blocks > 0 or bool(self.calls) or any(outer.is_used for outer in self._containers)
+        return self._blocks > 0 or bool(self.calls) or any(map(_is_used, self._containers))
 
     def _closes_now(self) -> bool:
         # Set before calls are counted, so that each call that is counted here sees the flag when it ends.
         self.is_to_be_closed = True
         self.is_to_be_closed = self.is_used
         return not self.is_to_be_closed
+
+
+def _is_used(reference: weakref.ref[UserCount]) -> bool:
+    users = reference()
+    return users is not None and users.is_used
 
 
 class ContextManaged:
