@@ -48,7 +48,9 @@ from haystack_integrations.tools.mcp.budgets import calls_of
 from haystack_integrations.tools.mcp.concurrency import gather_bounded
 from haystack_integrations.tools.mcp.haystack_compat import (
     check_state_schema,
+    component_of,
     deserialize_state_schema,
+    input_sockets,
     is_state_type,
     serialize_state_schema,
 )
@@ -458,8 +460,7 @@ def _call_arguments(tool: Tool, call: ToolCall, state: State, streaming_callback
 
 def _parameters(tool: Tool) -> dict[str, Any]:
     if isinstance(tool, ComponentTool):
-        sockets = tool._component.__haystack_input__._sockets_dict  # type: ignore[attr-defined]
-        return {name: socket.type for name, socket in sockets.items()}
+        return {name: socket.type for name, socket in input_sockets(component_of(tool)).items()}
     # An asynchronous tool of Haystack 3 may have no `function`.
     function: Any = getattr(tool, "function", None) or getattr(tool, "async_function", None)
     if function is None:

@@ -47,7 +47,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 # The record for one key: JSON with the members `tokens` (RFC 6749, 5.1), `expires_at` (seconds since the epoch),
-# `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728) and `dpop_key` (a PEM).
+# `client` (RFC 7591, 3.2.1), `authorization_server` (RFC 8414), `resource` (RFC 9728), `dpop_key` (a PEM), `asked_for`
+# (the scopes that were asked for) and `serial` (which differs for each answer of an authorization server).
 Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
