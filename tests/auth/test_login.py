@@ -118,6 +118,14 @@ def test_a_logout_deletes_and_revokes_the_tokens_of_one_user(tmp_path: Path) -> 
     assert not list(tmp_path.glob("*.json"))
 
 
+def test_the_next_call_of_an_open_session_after_a_logout_asks_for_a_new_login(server: OAuthServer) -> None:
+    here = info(server)
+    with MCPConnection(here) as connection:
+        assert said(connection) == "alice" and logout(here) is True
+        assert said(connection) == "alice"
+    assert server.count["authorizations"] == 2
+
+
 def test_a_logout_works_without_the_authorization_server(server: OAuthServer, caplog: pytest.LogCaptureFixture) -> None:
     here = info(server)
     login(here)

@@ -128,7 +128,8 @@ def logout(server_info: MCPServerInfo, *, user: str | None = None) -> bool:
     """
     Delete the tokens of a login, and revoke them if the authorization server supports that.
 
-    Open sessions keep their token until it is refused. A later use of the server info asks for a new login.
+    Open sessions that use the same `token_storage` object forget the token as well. Others, such as those of other
+    processes, keep it until it is refused. The next use of the server info asks for a new login.
 
     :param server_info: The server info, as in `login`.
     :param user: The user whose tokens are deleted; by default those of the server info itself.
