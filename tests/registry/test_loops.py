@@ -248,6 +248,11 @@ async def test_a_generator_is_warmed_up_in_the_loop_if_it_can_and_has_no_tools_w
     assert (await registry.generate_async(Warm(), "go"))[0] == "warm: True, tools: None"
 
 
+def test_a_reply_without_content_can_be_traced():
+    for reply in (ChatMessage.from_assistant(), ChatMessage.from_assistant(reasoning="Hm.")):
+        assert conversation_trace([reply]) == [{"role": "assistant", "content": ""}]
+
+
 def test_a_trace_has_a_remark_in_place_of_an_image_in_a_result():
     parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
     [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])

@@ -392,6 +392,8 @@ def _openai(message: ChatMessage) -> dict[str, Any]:
         [result] = results
         parts = [part.text if isinstance(part, TextContent) else f"[{_noun(part)}]" for part in result.result]
         return {"role": "tool", "tool_call_id": result.origin.id, "content": "\n".join(parts)}
+    if message.is_from("assistant") and not message.texts and not message.tool_calls:
+        return {"role": "assistant", "content": ""}  # Haystack 2 refuses a reply without content
     return message.to_openai_dict_format(require_tool_call_ids=False)
 
 
