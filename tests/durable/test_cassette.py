@@ -254,7 +254,7 @@ def test_own(mcp_cassette):
     with mcp_cassette:
         assert pay(MCPToolset(Bank().info) if "SERVER" in os.environ else absent()) == "paid {'amount': 1}"
 
-@pytest.mark.mcp_cassette("shared.json")
+@pytest.mark.mcp_cassette(file="shared.json")
 @pytest.mark.parametrize("n", ["a b", "c/d"])
 def test_shared(mcp_cassette, n):
     with mcp_cassette:

@@ -62,7 +62,8 @@ def mcp_cassette(request: pytest.FixtureRequest) -> Iterator[Cassette]:
     file_name = re.sub(r"[^\w.-]+", "_", test)
     if len(file_name) > _MAX_NAME or re.search(r"[^][\w.-]", test):  # parameters may differ in other characters only
         file_name = f"{file_name[:_MAX_NAME]}-{zlib.crc32(test.encode()):08x}"
-    file = marker.args[0] if marker else f"cassettes/{request.path.stem}/{file_name}.json"
+    named = (*marker.args, *marker.kwargs.values()) if marker else ()
+    file = named[0] if named else f"cassettes/{request.path.stem}/{file_name}.json"
     mode: Any = request.config.getoption("--mcp-record-mode")
     cassette = Cassette(request.path.parent / file, mode)
     yield cassette
