@@ -179,13 +179,25 @@ def test_the_listener_of_a_login_accepts_only_the_answer_of_the_authorization_se
             assert spare[0].recv(1) == b""
             assert probe.connect_ex(spare[0].getpeername()) != 0
 
-    async def replay(login: MCPLoginRequest) -> None:
+
+def test_the_page_of_a_login_that_was_given_up_does_not_end_the_next_one(server: OAuthServer) -> None:
+    async def answer_twice(login: MCPLoginRequest) -> None:
         async with httpx2.AsyncClient() as browser:
             page = await browser.get(login.redirect_uri, params={"code": "stolen", "state": "of-an-earlier-login"})
-            assert page.status_code == 400
+            assert (page.status_code, "the page that was opened last" in page.text) == (400, True)
+        await allow(login)
 
+    with MCPConnection(info(server.url, redirect_handler=answer_twice)) as connection:
+        assert said(connection) == "alice"
+
+    async def omit_state(login: MCPLoginRequest) -> None:
+        async with httpx2.AsyncClient() as browser:
+            assert (await browser.get(login.redirect_uri, params={"code": "stolen"})).status_code == 400
+
+    server.provider.access.clear()
+    server.provider.refresh.clear()
     server.paths.clear()
-    assert "another `state`" in failure(info(server.url, redirect_handler=replay))
+    assert "another `state`" in failure(info(server.url, redirect_handler=omit_state))
     assert "/token" not in server.paths
 
 

@@ -352,10 +352,14 @@ class Listener:
         if self.answer.done():
             return _page("400 Bad Request", "Too late", "This login is over.")
         parameters = dict(parse_qsl(requested_url.query))
-        is_refusal = "error" in parameters and "state" not in parameters  # some servers omit the state in a refusal
-        if not is_refusal and not secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode()):
+        state = parameters.get("state")
+        if "code" in parameters and state is None:
             self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
-            return _page("400 Bad Request", "Login failed", "This answer is not for the login under way.")
+        is_refusal = "error" in parameters and state is None  # some servers omit the state in a refusal
+        if not is_refusal and not secrets.compare_digest((state or "").encode(), self._state.encode()):
+            # An earlier login was given up, and its page is still open. It must not end this one.
+            text = "This answer is not for the login under way. Go on in the page that was opened last."
+            return _page("400 Bad Request", "Login failed", text)
         self.answer.set_result(parameters)
         if "error" in parameters:
             return _page("200 OK", "Login failed", "The access was not allowed. You can close this page.")
