@@ -108,10 +108,11 @@ def test_a_login_at_a_server_of_a_file_stores_tokens_that_a_service_finds(
         assert connection.call_tool("whoami").content[0].text == "alice"
 
 
-def test_the_url_of_the_page_is_printed_if_the_browser_does_not_open(
-    server: OAuthServer, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
+@rows("program", "false", "true")
+def test_the_url_of_the_page_is_printed_whether_or_not_the_browser_reports_that_it_opens(
+    program: str, server: OAuthServer, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("BROWSER", "false")
+    monkeypatch.setenv("BROWSER", program)
     assert log_in(server, "login", server.url).code == 0
 
 

@@ -319,7 +319,7 @@ def with_login(info: MCPServerInfo) -> MCPServerInfo:
 
 def with_oauth(info: HttpServerInfo, config: OAuthConfig) -> HttpServerInfo:
     """
-    Return a server info that uses OAuth. If no browser can be opened for a login, the address of its page is printed.
+    Return a server info that uses OAuth. A login opens the browser, and prints the address of its page.
 
     :param info: The server info.
     :param config: The OAuth configuration.
@@ -333,10 +333,11 @@ def with_oauth(info: HttpServerInfo, config: OAuthConfig) -> HttpServerInfo:
 async def _show_page(request: MCPLoginRequest) -> None:
     from haystack_integrations.tools.mcp.auth.authorization_code import open_in_browser  # noqa: PLC0415 - the SDK
 
-    if can_open_browser() and await open_in_browser(request.url):
-        return
+    # The browser's program may report success although no page opens, as with a forwarded display.
+    is_opened = can_open_browser() and await open_in_browser(request.url)
+    what = "A page opens in the browser. If it does not, open this one" if is_opened else "Open this page in a browser"
     sys.stderr.write(
-        f"Open this page in a browser on this machine:\n\n{request.url}\n\nWith a browser on another machine, forward "
+        f"{what} on this machine:\n\n{request.url}\n\nWith a browser on another machine, forward "
         f"the port of {request.redirect_uri} to this one before (`ssh -L`).\n"
     )
     sys.stderr.flush()
