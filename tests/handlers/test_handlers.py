@@ -289,6 +289,17 @@ class TestElicitation:
         told = ["count: How many", r"colour: Of the walls; r (Red), b (B\u001blue)", "sizes: s, l"]
         assert ui.shown[0][1].split("\n") == ["Fine?", *told]
 
+    @rows(("second", "result"), ({"name": "Ada", "cups": None}, {"name": "Ada"}), ({"name": ""}, False))
+    def test_a_user_who_leaves_a_required_field_empty_is_asked_once_more(self, second: Any, result: Any) -> None:
+        ui = UI()
+        answers = [UI().answer, UI("modify", new_tool_params=second).answer]
+        ui.get_user_confirmation = lambda *question: (ui.shown.append(question), answers.pop(0))[1]
+        fields = {"name": {"type": "string"}, "cups": {"type": "integer"}}
+        form = types.ElicitRequestFormParams(message="?", requested_schema={"properties": fields, "required": ["name"]})
+        assert AskUser(ui)(form) == result
+        remark = "A required field is empty: modify the form to fill it in, or reject it."
+        assert [shown[1] for shown in ui.shown] == ["?\nname: required", f"?\nname: required\n{remark}"]
+
     def test_a_call_that_needs_a_url_is_sent_again_after_the_user_has_opened_it(self, ask: Ask) -> None:
         urls = []
 

@@ -34,6 +34,8 @@ from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explain
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 _SAMPLING_FUNCTIONS: Final = ("function", "consent")
+# Shown when a form is confirmed as it is, although it has fields without a default.
+_LEFT_EMPTY: Final = "A required field is empty: modify the form to fill it in, or reject it."
 _FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
 
 
@@ -116,25 +118,29 @@ class AskUser:
         :param params: The request of the server.
         :param server: The name of the server to show.
         :returns: The values of the form, or True if the URL was opened. False if the user declines, or leaves a
-            required field empty.
+            required field empty twice.
         """
         is_form = params.mode == "form"
         shown = _form_values(params.requested_schema) if is_form else {"url": params.url}
         lines = [params.message, *(_meanings(params.requested_schema) if is_form else ())]
-        decision, changed = confirmed(self.ui, server, "\n".join(lines), shown)
-        if decision.action not in ("confirm", "modify"):
-            return False
-        if not is_form:
-            return True
-        values = changed if decision.action == "modify" else shown
-        known = default_values(params.requested_schema)
-        # Drop fields that were left empty, unless empty is their default.
-        filled = {
-            name: value
-            for name, value in values.items()
-            if value is not None and (value != "" or known.get(name) == "")
-        }
-        return filled if not missing_fields(params.requested_schema, filled) else False
+        for remark in ([], [_LEFT_EMPTY]):
+            decision, changed = confirmed(self.ui, server, "\n".join([*lines, *remark]), shown)
+            if decision.action not in ("confirm", "modify"):
+                return False
+            if not is_form:
+                return True
+            values = changed if decision.action == "modify" else shown
+            known = default_values(params.requested_schema)
+            # Drop fields that were left empty, unless empty is their default.
+            filled = {
+                name: value
+                for name, value in values.items()
+                if value is not None and (value != "" or known.get(name) == "")
+            }
+            if not missing_fields(params.requested_schema, filled):
+                return filled
+            shown = {**shown, **filled}
+        return False
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -226,10 +232,11 @@ def described_options(options: dict[str, str]) -> str:
 
 def _meanings(schema: dict[str, Any]) -> list[str]:
     """Describe the fields that have more than a name."""
-    lines = []
+    lines, required = [], missing_fields(schema, default_values(schema))
     for name, field in fields_of(schema).items():
         known = field if isinstance(field, dict) else {}
         facts = [str(known.get("description") or ""), described_options(options_of(known))]
+        facts += ["required"] if name in required else []
         if any(facts):
             lines.append(f"{name}: {'; '.join(filter(None, facts))}")
     return lines
