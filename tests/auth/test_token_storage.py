@@ -6,6 +6,7 @@
 Where tokens are stored, which users share them, and how they are renewed.
 """
 
+import asyncio
 import errno
 import json
 import os
@@ -41,7 +42,7 @@ from tests.support.prepared import PreparedProcess
 from tests.support.processes import end
 from tests.support.rows import rows
 from tests.support.token_network import BACK, TokenNetwork
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until
 
 ROOT = Path(__file__).parents[2]
 
@@ -345,6 +346,21 @@ async def test_a_failed_write_keeps_the_previous_record(tmp_path: Path, monkeypa
 def no_store(*_: Any) -> Any:
     msg = "the host is not known"
     raise OSError(msg)
+
+
+async def test_a_process_that_waits_for_the_login_of_another_one_logs_that(tmp_path, monkeypatch, caplog) -> None:
+    monkeypatch.setattr(token_storage, "_LOCK_NOTICE_DELAY", 0.0)
+
+    async def wait_for_lock() -> None:
+        async with FileTokenStorage(str(tmp_path)).lock(KEY):
+            pass
+
+    async with FileTokenStorage(str(tmp_path)).lock(KEY):
+        waiting = asyncio.create_task(wait_for_lock())
+        async with asyncio.timeout(LIMIT):
+            while "Another process is getting a token" not in caplog.text:
+                await asyncio.sleep(0.01)
+    await waiting
 
 
 async def test_a_network_file_system_without_locks_is_used_without_them(tmp_path, monkeypatch) -> None:

@@ -34,15 +34,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeGuard, TypeVar
 from urllib.parse import urljoin
 
 import anyio.to_thread
-from haystack import default_from_dict, default_to_dict
+from haystack import default_from_dict, default_to_dict, logging
 
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.haystack_compat import check_module_may_be_imported
 from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, stored_in
+from haystack_integrations.tools.mcp.redaction import redact_url
 
 if TYPE_CHECKING:
     from mcp.client.auth import TokenStorage
     from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -53,6 +56,9 @@ Record = dict[str, Any]
 
 # Seconds between two attempts to lock a file.
 _LOCK_POLL_INTERVAL = 0.05
+
+# After this many seconds, a warning says what is waited for. A refresh is usually over before.
+_LOCK_NOTICE_DELAY = 3.0
 
 # How often an access to a file is tried again while another process uses the file, which prevents it on Windows only.
 _FILE_RETRIES = 100 if os.name == "nt" else 0
@@ -312,11 +318,16 @@ class FileTokenStorage(MCPTokenStorage):
         path = self._path(key, "lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, owner = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), os.getpid()
+        message = "Another process is getting a token for {server}, perhaps by a login that nobody has finished yet"
+        warn = partial(logger.warning, message, server=redact_url(key.server_url))
+        notice = asyncio.get_running_loop().call_later(_LOCK_NOTICE_DELAY, warn)
         try:
             while not _try_lock(descriptor):
                 await asyncio.sleep(_LOCK_POLL_INTERVAL)
+            notice.cancel()
             yield
         finally:
+            notice.cancel()
             if os.getpid() == owner:
                 _unlock(descriptor)
             os.close(descriptor)
