@@ -86,6 +86,8 @@ def test_the_error_of_a_failed_login_says_where_and_why(server: OAuthServer) -> 
         login(StreamableHttpServerInfo(server.url))
     with pytest.raises(ValueError, match=r"such as StreamableHttpServerInfo\(url, auth='oauth'\), got str"):
         login(server.url)  # type: ignore[arg-type]
+    with pytest.raises(MCPAuthorizationError, match=r"could not be reached.*non-printable"):
+        login(StreamableHttpServerInfo(f"{server.url}\n/", auth="oauth"))
     server.__exit__()
     with pytest.raises(MCPAuthorizationError, match="could not be reached"):
         login(StreamableHttpServerInfo(server.url, auth="oauth"))

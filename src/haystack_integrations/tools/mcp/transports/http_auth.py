@@ -185,6 +185,6 @@ async def _answer_to_ping(info: HttpServerInfo, url: str) -> httpx2.Response:
         try:
             async with client.stream("POST", url, json=_PING, headers=headers) as response:
                 return response
-        except httpx2.RequestError as error:
+        except (httpx2.RequestError, httpx2.InvalidURL) as error:
             msg = f"{redact_url(url)} could not be reached ({type(error).__name__}: {error})"
             raise MCPConnectionError(msg) from error
