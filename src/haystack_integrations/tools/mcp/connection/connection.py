@@ -597,6 +597,16 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
             if self._users.is_to_be_closed and self._users.closes_after_call():
                 self._leave()
 
+    @contextmanager
+    def _counted(self, call: object) -> Iterator[None]:
+        self._users.calls.add(call)
+        try:
+            yield
+        finally:
+            self._users.calls.discard(call)
+            if self._users.is_to_be_closed and self._users.closes_after_call():
+                self._leave()
+
     def _traced(self, request: CallRequest) -> AbstractContextManager[None]:
         return traced_call(request.tool_name, self.server_info, self._describe_server(), self._details)
 
@@ -629,22 +639,12 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return await call.run()
 
     def _submit(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.calls.add(body)
-        try:
+        with self._counted(body):
             return self._executor(body).run(body, self._max_wait, has_limit=True)
-        finally:
-            self._users.calls.discard(body)
-            if self._users.is_to_be_closed and self._users.closes_after_call():
-                self._leave()
 
     async def _submit_async(self, body: Coroutine[Any, Any, T]) -> T:
-        self._users.calls.add(body)
-        try:
+        with self._counted(body):
             return await self._executor(body).run_async(body, self._max_wait, has_limit=True)
-        finally:
-            self._users.calls.discard(body)
-            if self._users.is_to_be_closed and self._users.closes_after_call():
-                self._leave()
 
     def _executor(self, body: Coroutine[Any, Any, Any]) -> AsyncExecutor:
         try:
