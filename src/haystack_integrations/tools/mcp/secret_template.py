@@ -251,8 +251,6 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
         value = secret.resolve_value()
     except ValueError as error:
         variables = " or ".join(vars(secret).get("_env_vars", ()))
-        if not variables:
-            raise
         use = "" if name in (None, variables) else f", wanted for '{name}',"
         msg = f"the environment variable {variables}{use} is not set"
         raise ValueError(msg) from error

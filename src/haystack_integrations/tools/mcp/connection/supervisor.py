@@ -526,8 +526,6 @@ class Supervisor:
 
         :param seconds: How long to sleep.
         """
-        if self.is_closed:
-            return
         try:
             await asyncio.wait_for(self._closed_event.wait(), seconds)
         except TimeoutError:

@@ -256,7 +256,7 @@ class OpenRun(CallRecorder):
         """
         self._ended.set()
         self._store.stop_renewing(self.renew_lease)
-        if self._pid != os.getpid() or self._has_lost_lease:
+        if self._pid != os.getpid():
             return
         if self._calls_in_flight:
             # Calls under way still write their results under this lease, so it is left to expire.

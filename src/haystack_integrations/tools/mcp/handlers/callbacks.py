@@ -253,8 +253,6 @@ class Callbacks:
     async def _call_handler(self, field: str, answer: Coroutine[Any, Any, T]) -> T | types.ErrorData:
         request = current_request.get()
         requests = self.requests_in_flight() if request is None else [request]
-        if asyncio.current_task() in requests:  # the handler ends with its request anyway
-            requests = []
         try:
             with self.on_question(), self._on_behalf_of_caller():
                 return await (_answer_while_awaited(requests, answer) if requests else answer)

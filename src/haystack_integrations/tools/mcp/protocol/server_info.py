@@ -173,9 +173,6 @@ class MCPServerInfo(ABC):
         parameters = {key: _deserialize(value) for key, value in data.items() if key != "type"}
         if dataclasses.is_dataclass(cls):
             known = [field.name for field in dataclasses.fields(cls) if field.init]
-            # Files of mcp-haystack 2.1 carry the empty `oauth_config`.
-            if "oauth_config" not in known and parameters.get("oauth_config", "") is None:
-                del parameters["oauth_config"]
             if unknown := [key for key in parameters if key not in known]:
                 msg = f"{cls.__name__} has no parameter {', '.join(map(repr, unknown))}; it knows {', '.join(known)}"
                 if closest := get_close_matches(unknown[0], known, 1):
