@@ -28,7 +28,7 @@ from unittest.mock import Mock
 import pytest
 from haystack import Pipeline, component
 from haystack.components.agents import Agent
-from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.dataclasses import ChatMessage, Document, ToolCall
 from haystack.tools import ComponentTool, Tool
 from haystack.utils import Secret
 from mcp import types
@@ -782,15 +782,16 @@ def test_a_toolset_that_is_not_yet_connected_and_a_tool_that_is_recorded_already
 
 
 def test_a_call_of_a_haystack_tool_is_found_whatever_the_values_from_state(journal):
-    paid = []
-    tool = haystack_tool(lambda n, card: paid.append((n, card)))
+    paid, results = [], []
+    tool = haystack_tool(lambda n, card: paid.append((n, card)) or [Document(content=card)])
     tool.inputs_from_state = {"card": "card"}
     [tool] = journal.tools([tool])
     for card, numbers in (("old", [1]), ("new", [1, 2])):
         with journal.run("run"):
             for n in numbers:
-                tool.invoke(n=n, card=card)
+                results += tool.invoke(n=n, card=card)
     assert paid == [(1, "old"), (2, "new")]
+    assert results == [Document(content=card) for card in ("old", "old", "new")]
 
 
 @pytest.mark.parametrize("result", ["done by hand", {"total": 7.0}])
