@@ -13,7 +13,7 @@ from haystack_integrations.tools.mcp.convert.content import prompt_messages
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.errors import MCPConnectionTimeoutError
 from tests.support.background import in_thread
-from tests.support.kinds import LONG, every_http_kind, every_way, kinds
+from tests.support.kinds import LONG, every_way, kinds
 from tests.support.waiting import LIMIT
 
 # The plain server over stdio has only tools.
@@ -49,7 +49,7 @@ def test_a_refused_request_is_an_error_with_the_servers_code(proxied_peer, kind)
         assert connection.status().sessions == 1
 
 
-@every_http_kind
+@kinds("2026", "sessions", "sse")
 def test_a_read_whose_connection_is_cut_is_repeated_and_a_raw_request_only_if_allowed(proxied_peer, kind):
     server, request = proxied_peer(kind), ("resources/read", {"uri": "memo://hello"})
     with MCPConnection(server.reach(), connection_timeout=LONG, invocation_timeout=LONG) as connection:

@@ -12,7 +12,7 @@ import pytest
 from haystack_integrations.tools.mcp import MCPConnection, MCPInvocationError, MCPToolset
 from tests.support.background import in_thread, text, together
 from tests.support.calls import assert_outcomes_match_the_log, outcome
-from tests.support.kinds import LONG, every_http_kind, every_kind, every_way, kinds
+from tests.support.kinds import LONG, every_kind, every_way, kinds
 from tests.support.waiting import LIMIT, wait_until
 
 
@@ -45,7 +45,7 @@ def test_a_kill_between_calls_is_noticed_without_a_call_and_a_warm_up_reconnects
         assert "hello" in toolset["echo"].invoke(text="hello")
 
 
-@every_kind
+@kinds("stdio", "2026", "2026 json", "sessions", "sse")
 def test_a_killed_server_fails_the_pending_call_at_once_saying_that_the_tool_may_have_run(peer, kind):
     server = peer(kind)
     with MCPConnection(server.reach(), invocation_timeout=LONG) as connection:
@@ -86,7 +86,7 @@ def test_a_server_killed_under_50_calls_runs_none_twice_and_every_error_says_whe
 
 
 @pytest.mark.parametrize("when", ["before", "forwarded"])
-@every_http_kind
+@kinds("2026", "2026 json", "sessions", "sse")
 def test_a_cut_connection_fails_the_pending_call_at_once_and_it_is_not_repeated(proxied_peer, kind, when):
     server = proxied_peer(kind)
     before = len(server.calls())

@@ -291,11 +291,12 @@ async def test_values_of_the_state_are_not_shown(era: str):
     assert "SECRET" not in repr(shop.agent.chat_generator.turns[-1].messages)
 
 
-@pytest.mark.parametrize("way", ["component", "thread", "own loop"])
-@pytest.mark.parametrize("approves", [True, False])
+@pytest.mark.parametrize(
+    ("way", "approves"), [("component", True), ("component", False), ("thread", True), ("own loop", True)]
+)
 @ERAS
 async def test_an_agent_within_an_agent_asks_where_that_is_possible_and_nothing_runs_twice(
-    era: str, approves: bool, way: str
+    era: str, way: str, approves: bool
 ):
     # The inner Agent is a tool of the outer one, and both need approval to pay.
     inner = Shop(call("pay", amount=1), say("Bought."))

@@ -273,7 +273,7 @@ def failing_server(raising: Any) -> FastMCP[Any]:
     ("error", "over_http"),
     [
         (SystemExit, True),
-        *((each, False) for each in (ValueError, SystemExit, KeyboardInterrupt, PanicError, asyncio.CancelledError)),
+        *((each, False) for each in (ValueError, SystemExit, PanicError, asyncio.CancelledError)),
     ],
 )
 async def test_an_error_fails_only_its_own_call_and_its_details_are_not_shown(error: Any, over_http: bool):

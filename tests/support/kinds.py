@@ -30,14 +30,11 @@ class Kind:
 
     :param transport: `"stdio"`, `"streamable-http"` or `"sse"`.
     :param options: Options of the server.
-    :param cancels: Whether such a server learns that a call was given up. A stateless server of the handshake era
-        cannot find the call, and the SDK's server does not notice the end of a request that it answers with JSON.
     :param from_sdk: Whether a server over stdio is the one written with the SDK.
     """
 
     transport: str
     options: tuple[str, ...] = ()
-    cancels: bool = True
     from_sdk: bool = True
 
     @property
@@ -68,9 +65,9 @@ KINDS = {
     "stdio": Kind("stdio", from_sdk=False),
     "stdio of the SDK": Kind("stdio"),
     "2026": Kind("streamable-http"),
-    "2026 json": Kind("streamable-http", ("--json",), cancels=False),
+    "2026 json": Kind("streamable-http", ("--json",)),
     "sessions": Kind("streamable-http", ("--protocol", "legacy")),
-    "stateless": Kind("streamable-http", ("--protocol", "legacy", "--stateless"), cancels=False),
+    "stateless": Kind("streamable-http", ("--protocol", "legacy", "--stateless")),
     "sse": Kind("sse"),
 }
 
@@ -86,9 +83,8 @@ def kinds(*names: str) -> pytest.MarkDecorator:
 
 
 # Tests of faults run over stdio and Streamable HTTP, in both eras, and over other transports where they may differ.
-every_kind = kinds("stdio", "2026", "2026 json", "sessions", "sse")
+every_kind = kinds("stdio", "2026", "sessions", "sse")
 every_way = kinds("stdio", "2026", "sessions")
-every_http_kind = kinds("2026", "2026 json", "sessions", "sse")
 every_http_transport = kinds("2026", "sse")
 every_streamable_kind = kinds("2026", "sessions")
 
