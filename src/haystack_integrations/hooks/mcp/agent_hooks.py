@@ -40,7 +40,7 @@ from haystack_integrations.tools.mcp.budgets import (
     refusal,
 )
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPConfigurationError
-from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.haystack_compat import serialize_object
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
@@ -351,9 +351,6 @@ class MCPConfirmationHook:
         :returns: The hook.
         """
         parameters = load_rules(data.get("init_parameters", {}))
-        for name in ("confirmation_ui", "strategy"):
-            if isinstance(parameters.get(name), dict):
-                parameters[name] = deserialize_object(parameters[name])
         loaded: Self = default_from_dict(cls, {**data, "init_parameters": parameters})
         return loaded
 

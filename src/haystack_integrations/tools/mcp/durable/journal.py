@@ -27,7 +27,7 @@ from haystack.dataclasses import ChatMessage, StreamingCallbackT, StreamingChunk
 from haystack.tools import ComponentTool, Toolset, ToolsType, flatten_tools_or_toolsets
 from haystack.tools.errors import ToolInvocationError
 from haystack.tools.tool import Tool
-from haystack.utils import Secret, deserialize_chatgenerator_inplace
+from haystack.utils import Secret
 from pydantic import Field, InstanceOf
 from pydantic_core import to_jsonable_python
 
@@ -485,7 +485,6 @@ class JournaledChatGenerator:
         :param data: The result of `to_dict`.
         :returns: The generator.
         """
-        deserialize_chatgenerator_inplace(data["init_parameters"], key="chat_generator")
         loaded: JournaledChatGenerator = default_from_dict(cls, data)
         return loaded
 

@@ -66,7 +66,6 @@ from pydantic import TypeAdapter, WithJsonSchema
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.haystack_compat import (
     HAS_HOOKS,
-    deserialize_object,
     deserialize_values,
     input_sockets,
     is_async_agent,
@@ -964,11 +963,7 @@ class ClientConfirmationStrategy(human_in_the_loop.BlockingConfirmationStrategy)
         :param data: The result of `to_dict`.
         :returns: The strategy.
         """
-        parameters = dict(data.get("init_parameters", {}))
-        if isinstance(parameters.get("confirmation_policy"), dict):
-            parameters["confirmation_policy"] = deserialize_object(parameters["confirmation_policy"])
-        loaded: ClientConfirmationStrategy = default_from_dict(cls, {**data, "init_parameters": parameters})
-        return loaded
+        return default_from_dict(cls, data)
 
 
 def _templates_of(strategy: Any) -> dict[str, str]:
