@@ -141,6 +141,16 @@ def test_interceptors_see_bound_secrets_which_are_not_shown(stdio_server):
     assert raised.value.__cause__ is None
 
 
+def test_the_error_of_a_tool_passes_interceptors_without_the_arguments_that_they_added(stdio_server):
+    def adding(call: MCPToolCall, call_next: Any) -> Any:
+        return call_next(call.override(arguments={"message": "added"}))
+
+    with MCPConnection(stdio_server().info(), interceptors=[adding]) as connection:
+        with pytest.raises(MCPInvocationError, match=r"^(?!.*interceptor).*added") as raised:
+            connection.call_tool("fail", {"message": "given"})
+    assert raised.value.tool_args == {"message": "given"}
+
+
 def test_a_call_cannot_be_changed_in_place():
     arguments = {"a": 1}
     call = MCPToolCall(name="add", arguments=arguments)
