@@ -129,7 +129,7 @@ def test_a_token_storage_in_memory_is_not_stored() -> None:
 
 def test_a_configuration_shows_no_secret() -> None:
     config = OAuthConfig(client_id="me", client_secret=Secret.from_token("s3cret-value"))
-    info = StreamableHttpServerInfo(URL, oauth_config=config)
+    info = StreamableHttpServerInfo(URL, oauth_config=config, proxy="http://s3cret-key:@proxy:3128")
     for shown in (repr(config), str(config), repr(info), str(info._to_trace_dict())):
         assert "me" in shown
         assert "s3cret" not in shown
