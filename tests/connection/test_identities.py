@@ -222,6 +222,19 @@ def test_many_identities_in_a_row_leave_no_sessions_on_the_server(monkeypatch: p
         wait_until(lambda: not server.openers, "the end of all sessions")
 
 
+def test_a_session_in_use_is_not_closed_as_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(identities, "IDLE_LIMIT", 0.2)
+    user = mcp_request_context(user="ann", token="ann-token")
+    with (
+        IdentityServer(handshake=True) as server,
+        contextlib.closing(MCPConnection(info_of(server))) as connection,
+        user,
+    ):
+        assert_own(who(connection, "ann"), "ann")
+        connection.call_tool("sleep", {"seconds": 1.0})
+        assert connection.status().sessions == 1
+
+
 def test_closing_ends_calls_that_wait_to_learn_whether_the_server_has_sessions():
     def call(name: str) -> None:
         with mcp_request_context(user=name), pytest.raises(MCPInvocationError, match="connection was closed"):

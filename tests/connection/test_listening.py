@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from fastmcp import Context as FastMCPContext
 from fastmcp import FastMCP
-from mcp import types
+from mcp import MCPError, types
 from mcp.server.mcpserver import Context
 
 from haystack_integrations.tools.mcp import (
@@ -321,6 +321,24 @@ def test_a_failed_subscription_is_an_error_with_the_reason(reach, stdio_server):
         ):
             with pytest.raises(ValueError, match=f"`{named}`"):
                 subscribe(*arguments)
+
+
+@pytest.mark.parametrize("code", [types.METHOD_NOT_FOUND, types.INVALID_PARAMS])
+def test_a_server_that_says_that_it_reports_changes_and_refuses_is_not_asked_again(code):
+    server, asked = build_server(), []
+
+    async def refuse(ctx, call_next):
+        if ctx.method != "subscriptions/listen":
+            return await call_next(ctx)
+        asked.append(ctx)
+        raise MCPError(code=code, message="no streams here")
+
+    server._lowlevel_server.middleware.append(refuse)
+    with MCPConnection(InProcessServerInfo(server)) as connection:
+        for _ in range(2):
+            with pytest.raises(MCPConnectionError, match="no streams here"):
+                connection.subscribe_resource(NOTE, print)
+    assert code == types.INVALID_PARAMS or len(asked) == 1
 
 
 def test_a_server_that_announces_changes_all_the_time_is_listed_with_pauses():
