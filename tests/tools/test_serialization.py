@@ -555,7 +555,8 @@ class TestHostileFiles:
         }
         toolset = MCPToolset(StreamableHttpServerInfo("http://localhost/mcp", headers_provider=headers_of), **functions)
         pipeline = agent_pipeline(toolset)
-        pipeline.add_component("caller", MCPToolCaller(toolset, streaming_callback=keep))
+        caller = MCPToolCaller(toolset, streaming_callback=keep, state_schema={"sum": {"type": list[int]}})
+        pipeline.add_component("caller", caller)
         text = pipeline.dumps()
         if HAS_ALLOWLIST:
             with pytest.raises(DeserializationError, match=r"tests\.tools"):
