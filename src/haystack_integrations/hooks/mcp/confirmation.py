@@ -390,8 +390,7 @@ class MCPAnnotationPolicy(ConfirmationPolicy):
             # toolsets would show a running Agent of Haystack 2.31 new tools, for which there are no strategies.
             if tool is None or (isinstance(tool, MCPTool) and tool._definition is None):
                 for each in tool_items(self.tools):
-                    if hasattr(each, "warm_up"):
-                        each.warm_up()
+                    each.warm_up()
                 tool = self._find_listed(tool_name)
             return tool
         except (MCPError, ValueError):  # the tool's annotations are unknown

@@ -92,8 +92,8 @@ class MCPToolRunner:
         self.outputs = outputs
         self.arguments: dict[str, Any] = dict(arguments or {})
         self.raise_on_failure = raise_on_failure
-        # True from warm-up on, or at once with a snapshot.
-        self._knows_parameters = False
+        # True from warm-up on, or at once with `inputs` or a snapshot.
+        self._knows_parameters = self.inputs is not None
         for name, kind in (self.inputs or {}).items():
             self._add_input(name, kind, is_required=name not in self.optional_inputs)
         if tool.snapshot is not None:
@@ -132,10 +132,9 @@ class MCPToolRunner:
         if self._knows_parameters:
             return
         schema = self.tool._schema
-        if self.inputs is None:
-            for name in schema.get("properties", {}):
-                if name != _ARGUMENTS_INPUT:
-                    self._add_input(name, Any, is_required=name in schema.get("required", []))
+        for name in schema.get("properties", {}):
+            if name != _ARGUMENTS_INPUT:
+                self._add_input(name, Any, is_required=name in schema.get("required", []))
         self._knows_parameters = True
 
     def close(self) -> None:
