@@ -340,6 +340,21 @@ def test_a_task_is_not_begun_again_when_an_older_version_of_its_server_takes_ove
     assert older.runs == 0
 
 
+def test_a_task_survives_an_internal_error_of_its_server(tmp_path):
+    server, failures = PatientServer(tmp_path / "calls"), ["its database is away", "and away"]
+
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        message = json.loads(request.content or "{}")
+        if message.get("method") == "tasks/get" and failures:
+            return error_of(message, -32603, failures.pop(), status=200)
+        return httpx2.Response(200, json=server.answer(message))
+
+    transport = httpx2.MockTransport(respond)
+    with MCPConnection(StreamableHttpServerInfo("http://edge.test/mcp", http_transport=lambda **_: transport)) as edge:
+        assert text(edge.call_tool("bake", {"seconds": 0})) == "a plain cake"
+    assert failures == []
+
+
 def test_a_task_continues_in_the_next_process_of_a_server_over_stdio(patient_stdio_server):
     server = patient_stdio_server()
     with MCPConnection(server.info(), invocation_timeout=SHORT) as connection:

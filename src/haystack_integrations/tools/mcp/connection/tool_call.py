@@ -104,6 +104,10 @@ _CANCEL_TIMEOUT = 5.0
 # How long one request about a task may take if calls have no limit, in seconds.
 _REQUEST_TIMEOUT = 30.0
 
+# The codes of errors after which a server is asked about a task again: none, as it cannot be reached, or an internal
+# error, for which older SDKs send 0.
+_TRANSIENT_CODES = (None, 0, -32603)
+
 # How much time must be left for another attempt, in seconds; for shorter calls, as a share of their timeout.
 _MIN_ATTEMPT_TIME = 0.5
 _MIN_ATTEMPT_SHARE = 0.2
@@ -580,7 +584,7 @@ class _TaskRun:
             try:
                 return await attempt()
             except MCPConnectionError as error:
-                if error.code is not None:
+                if error.code not in _TRANSIENT_CODES:
                     reason = with_full_stop(str(error))
                     text = f"the server no longer answers requests about its task: {reason} The tool may have run."
                     failure = self._error(MCPOutcomeUnknownError, text)
