@@ -88,6 +88,8 @@ def test_an_open_question_is_answered_when_the_run_continues_or_elsewhere(patien
         with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later), tool_overrides=bound) as tools:
             with pytest.raises(MCPCallPendingError) as raised, journal.run("run"):
                 tools["order"].call()
+            with pytest.raises(MCPRunError, match="would not be recorded"), journal.run("another run"):
+                tools["order"].continue_call(raised.value.pending_call, {"size": {"size": "big"}})
         assert raised.value.pending_call.withheld == ("drink",)
         [entry] = journal.calls("run")
         assert (entry.state, entry.result["arguments"]) == ("pending", {})

@@ -714,6 +714,13 @@ class MCPTool(ToolBase, Tool):
             actual = f"a call of '{call.tool_name}'" if isinstance(call, MCPPendingCall) else type(call).__name__
             msg = f"`call` must be an MCPPendingCall of the tool '{self.remote_name}', got {actual}"
             raise ValueError(msg)
+        if call_recorder.get() is not None:
+            msg = (
+                f"A call of '{self.name}' cannot be continued in the block of a durable run: it would not be recorded. "
+                "Run the block again with a handler that answers, or continue the call outside the block and pass its "
+                "result to `journal.decide`. Nothing was sent."
+            )
+            raise MCPRunError(msg)
         sent = self._hidden.reapply(call.arguments, call.withheld)
         missing = [name for name in call.withheld if name not in sent.arguments]
         if missing:
