@@ -6,6 +6,7 @@
 Tasks and open questions, by which a server keeps a call, are recorded as soon as they are known, and continued later.
 """
 
+import asyncio
 import shutil
 import threading
 from typing import Any
@@ -22,7 +23,7 @@ from haystack_integrations.tools.mcp.errors import MCPCallInDoubtError, MCPCallP
 from haystack_integrations.tools.mcp.handlers import answer_later
 from tests.support.killed import run_in_killed_process
 from tests.support.scripted_chat import ScriptedChatGenerator, call, say
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 
 @pytest.fixture
@@ -77,6 +78,22 @@ def test_a_task_whose_call_timed_out_is_continued(patient, journal):
     assert (entry.state, entry.result["arguments"]) == ("pending", {})
     with MCPToolset(info) as tools, journal.run("run"):
         assert tools["bake"].call(seconds=2).text == "a plain cake"
+    assert len(log.events("bake")) == 1
+
+
+async def test_a_task_whose_run_is_cancelled_is_continued(patient, journal):
+    info, log = patient
+
+    async def bake() -> str:
+        async with journal.run("run"):
+            return (await tools["bake"].call_async(seconds=2)).text
+
+    with MCPToolset(info) as tools:
+        baking = asyncio.create_task(bake())
+        await wait_until_async(lambda: [each for each in journal.calls("run") if each.state == "pending"], "the task")
+        baking.cancel()  # as a server does that is asked to stop
+        await asyncio.wait([baking])
+        assert await bake() == "a plain cake"
     assert len(log.events("bake")) == 1
 
 

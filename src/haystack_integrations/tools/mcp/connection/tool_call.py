@@ -36,7 +36,7 @@ If the server runs the call as a task (SEP-2663):
                                    away for too long; or after the pause that the server asked for
     at the deadline        an error from which the task can be resumed; the task goes on
     the connection closes  likewise
-    the caller gives up    the task is cancelled
+    the caller gives up    the task is cancelled, unless a durable run takes it up again
 """
 
 from __future__ import annotations
@@ -513,7 +513,8 @@ class _TaskRun:
             raise_tool_error(result, self._request.display_name, self._request.tool_args)
             return result
         except asyncio.CancelledError:
-            await self._cancel()
+            if self._request.on_pending is None:  # otherwise a durable run takes it up again
+                await self._cancel()
             raise
         except MCPInvocationError as error:
             supervisor.redactor.error(error)  # the task's error came as a result, which sessions do not redact
