@@ -81,6 +81,15 @@ def test_a_task_whose_call_timed_out_is_continued(patient, journal):
     assert len(log.events("bake")) == 1
 
 
+def test_a_function_is_not_asked_whether_to_repeat_a_task_that_goes_on(patient, journal):
+    info, log = patient
+    with MCPToolset(info, call_options=CallOptions(task_timeout=0.5)) as tools:
+        asked = Mock(side_effect=["repeat", "error"])
+        with pytest.raises(MCPCallInDoubtError, match="is a task"), journal.run("run", on_unknown=asked):
+            tools["bake"].call(seconds=2)
+    assert len(log.events("bake")) == 1
+
+
 async def test_a_task_whose_run_is_cancelled_is_continued(patient, journal):
     info, log = patient
 

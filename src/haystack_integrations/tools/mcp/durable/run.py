@@ -494,7 +494,9 @@ class OpenRun(CallRecorder):
             self._note_pending(entry, error.pending_call)
             raise error
         if isinstance(error, MCPOutcomeUnknownError):
-            decision = self._decide(entry)
+            # A function could have a task that goes on repeated.
+            is_asked = error.pending_call is None or not callable(self._on_unknown)
+            decision = self._decide(entry) if is_asked else "error"
             if decision == "repeat":
                 self._check_may_go_on()
                 return self._send_again(entry)
