@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sql
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
-from haystack_integrations.tools.mcp import MCPToolset, preload
+from haystack_integrations.tools.mcp import MCPToolCall, MCPToolset, preload
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
 from haystack_integrations.tools.mcp.durable.store import Lease, Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
@@ -103,6 +103,23 @@ def test_a_machine_that_was_suspended_past_the_lease_sends_nothing_until_the_run
         with journal.run("run"):
             tools["look"].call()
     assert len(server.calls) == 1
+
+
+def test_a_call_that_waits_past_the_lease_is_not_sent_and_did_not_run(journal, server, monkeypatch):
+    def suspended(call: MCPToolCall, call_next: Any) -> Any:
+        clock = store.boot_clock
+        with monkeypatch.context() as patched:
+            for module in (run, store):
+                patched.setattr(module, "boot_clock", lambda: clock() + 3600)
+            return call_next(call)
+
+    with MCPToolset(server.info, interceptors=[suspended]) as tools:
+        with pytest.raises(MCPRunError, match=r"its lease has ended.*Nothing was sent"), journal.run("run"):
+            tools["look"].call()
+    assert not server.calls
+    assert [each.result["outcome"] for each in journal.calls("run")] == ["did_not_run"]
+
+
 
 
 def test_no_call_is_sent_on_a_full_disk_and_a_result_is_kept_until_there_is_space(journal, server, monkeypatch):

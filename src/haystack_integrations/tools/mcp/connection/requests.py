@@ -57,6 +57,8 @@ class CallRequest:
     on_pending: Callable[[MCPPendingCall], None] | None = None
     # Called before the answers to the questions of a continued call are sent: from then on, its tool may run.
     on_answered: Callable[[], None] | None = None
+    # Called in the executor's loop before each attempt is sent; raises if it must not be sent. Must not block.
+    before_send: Callable[[], None] | None = None
     # The connection that sends the request sets the fields below: how long it may take, and how long to wait for
     # sessions altogether, in seconds.
     limits: CallLimits = DEFAULT_LIMITS

@@ -218,6 +218,8 @@ class ToolCall:
                     raise request.error(MCPInvocationError, f"{NEEDS_TASKS}. The tool did not run.")
                 if request.admission is not None:
                     await self._check_admission(session, request.admission)
+                if request.before_send is not None:
+                    request.before_send()
                 self._session, self._attempt_began = session, monotonic()
                 left = self._time_left if limits.max_total_timeout is None else self._within_total(self._time_left)
                 deadline = None if left is None else self._attempt_began + left

@@ -465,6 +465,7 @@ class OpenRun(CallRecorder):
             continues=continues,
             on_pending=lambda pending: self._note_pending(entry, pending),
             on_answered=lambda: self._note_answered(entry),
+            before_send=self._check_may_go_on,
         )
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
@@ -482,7 +483,9 @@ class OpenRun(CallRecorder):
         """
         redactor = Redactor(call.secrets)
         name = call.request.display_name
-        if isinstance(error.__cause__, MCPRunError):  # of `_note_answered`: nothing was sent
+        if isinstance(error.__cause__, MCPRunError):  # of `_note_answered` or `_check_may_go_on`: nothing was sent
+            if entry.state == "started" and outcome_of(error) == "did_not_run":
+                self.record_state(entry, "failed", _stored_error(error, redactor, name))
             raise MCPRunError(str(error.__cause__)) from error
         asks = entry.state == "pending" and entry.result.get("task_id") is None  # no answers were sent
         if asks and isinstance(error, ValueError | MCPOutcomeUnknownError):
