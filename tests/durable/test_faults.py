@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sql
+from haystack.dataclasses import ChatMessage
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from haystack_integrations.tools.mcp import MCPToolCall, MCPToolset, preload
@@ -25,6 +26,7 @@ from tests.durable import kills
 from tests.durable.kills import Figures, Setting, count, fork, settle
 from tests.durable.postgres import postgres, programs
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.scripted_chat import ScriptedChatGenerator, say
 from tests.support.waiting import LIMIT, wait_until
 
 LARGE = "x" * 20_000
@@ -120,6 +122,20 @@ def test_a_call_that_waits_past_the_lease_is_not_sent_and_did_not_run(journal, s
     assert [each.result["outcome"] for each in journal.calls("run")] == ["did_not_run"]
 
 
+def test_a_reply_that_the_database_refuses_is_kept_until_it_accepts_it(journal, monkeypatch):
+    insert, refusals = Store.insert, [MCPRunError("The journal cannot be used: the server is restarting")]
+
+    def restarting(self: Store, *args: Any, **options: Any) -> Any:
+        if refusals:
+            raise refusals.pop()
+        return insert(self, *args, **options)
+
+    monkeypatch.setattr(Store, "insert", restarting)
+    model = ScriptedChatGenerator([say("hello")])
+    for _ in range(2):
+        with journal.run("run"):
+            assert journal.generator(model).run([ChatMessage.from_user("hi")])["replies"][0].text == "hello"
+    assert (len(model.turns), refusals) == (1, [])
 
 
 def test_no_call_is_sent_on_a_full_disk_and_a_result_is_kept_until_there_is_space(journal, server, monkeypatch):

@@ -319,8 +319,11 @@ class OpenRun(CallRecorder):
 
     def _write(self, place: Place, request: Any, **result: Any) -> Entry:
         self._check_before(place, request)
+        insert = partial(self._store.insert, self._lease, place, request, **result)
         try:
-            entry = self._store.insert(self._lease, place, request, **result)
+            # Replies and decisions cost money or a person's time. The others can be made again.
+            is_kept = place.kind in ("reply", "decision")
+            entry = self._write_until_the_lease_ends(insert, place) if is_kept else insert()
         except MCPRunError:
             self._free_place(place)
             raise
@@ -612,6 +615,25 @@ class OpenRun(CallRecorder):
         self._keep_without_result(entry)
         return MCPCallInDoubtError(message, entry.place.name, entry.number)
 
+    def _write_until_the_lease_ends(self, write: Callable[[], T], place: Place) -> T:
+        # Later renewals do not extend that, because a database may refuse just this write and go on renewing the lease.
+        until, has_failed = self._deadline, False
+        while True:
+            try:
+                return write()
+            except MCPRunError as error:
+                if boot_clock() > until or self._ended.is_set():
+                    raise
+                if not has_failed:
+                    logger.warning(
+                        "The outcome of '{step}' in run '{run}' was not written, and is tried again: {error}",
+                        step=place.name,
+                        run=self.name,
+                        error=str(error),
+                    )
+                has_failed = True
+                self._ended.wait(_WRITE_RETRY_PAUSE)
+
     def record_state(self, entry: Entry, state: str, result: Any) -> None:
         """
         Record the outcome of a call.
@@ -621,26 +643,12 @@ class OpenRun(CallRecorder):
         :param result: The result, the error or the handle; None without one.
         :raises MCPRunError: If another process has sent the call again, or the journal can no longer be reached.
         """
-        # A failed write is retried until the current lease ends. Later renewals do not extend that, because a database
-        # may refuse just this write and go on renewing the lease.
-        until, has_failed = self._deadline, False
-        while True:
-            try:
-                is_noted = self._store.finish(self._lease, entry, state=state, result=result)
-                break
-            except MCPRunError as error:
-                if boot_clock() > until or self._ended.is_set():
-                    self._keep_without_result(entry)
-                    raise
-                if not has_failed:
-                    logger.warning(
-                        "The outcome of '{tool}' in run '{run}' was not written, and is tried again: {error}",
-                        tool=entry.place.name,
-                        run=self.name,
-                        error=str(error),
-                    )
-                has_failed = True
-                self._ended.wait(_WRITE_RETRY_PAUSE)
+        finish = partial(self._store.finish, self._lease, entry, state=state, result=result)
+        try:
+            is_noted = self._write_until_the_lease_ends(finish, entry.place)
+        except MCPRunError:
+            self._keep_without_result(entry)
+            raise
         if not is_noted:
             self._has_lost_lease = True
             msg = f"The run '{self.name}' cannot go on here: {_TAKEN_OVER}."
