@@ -547,22 +547,30 @@ def test_code_that_tries_again_does_not_repeat_a_call_that_may_have_run(new_jour
     assert len(journal.in_doubt("run")) == 1
 
 
-async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(journal, tools, monkeypatch):
+@pytest.mark.parametrize("has_equal_call", [False, True])
+async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(
+    journal, tools, monkeypatch, has_equal_call
+):
     async def unanswered(_connection: MCPConnection, request: Any) -> types.CallToolResult:
         sent.append(request)
         if len(sent) == 1:
-            given_up.cancel()
+            begun.set()
             await asyncio.Future()
         return text_result("paid twice")
 
     monkeypatch.setattr(MCPConnection, "_deliver_async", unanswered)
     sent: list[Any] = []
+    begun = asyncio.Event()
     async with journal.run("run"):
         given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
+        await begun.wait()
+        if has_equal_call:
+            await tools["pay"].call_async(amount=1)
+        given_up.cancel()
         await asyncio.wait([given_up])
         with pytest.raises(MCPCallInDoubtError):
             await tools["pay"].call_async(amount=1)
-    assert len(sent) == 1
+    assert len(sent) == 1 + has_equal_call
 
 
 def test_declared_secrets_are_not_written(journal, bank, tmp_path):

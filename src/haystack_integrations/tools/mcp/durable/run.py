@@ -28,7 +28,7 @@ import os
 import socket
 import threading
 import uuid
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
@@ -198,6 +198,8 @@ class OpenRun(CallRecorder):
         # The number of replies so far, and the number of equal calls and values.
         self._steps: Counter[Scope] = Counter()
         self._occurrences: Counter[tuple[Any, ...]] = Counter()
+        self._freed: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
+        self._doubts: dict[Place, MCPCallInDoubtError] = {}
         self._open_requests: set[Scope] = set()
         self._calls_in_flight = 0
         self._deadline = deadline
@@ -286,19 +288,21 @@ class OpenRun(CallRecorder):
         if kind == "decision":
             fingerprint = _fingerprint(here.after)
         key = (here.path, kind, step, name, fingerprint)
+        if freed := self._freed[key]:
+            freed.remove(occurrence := min(freed))
+            return Place(*key, occurrence)
         self._occurrences[key] += 1
         return Place(*key, self._occurrences[key] - 1)
 
     def _free_place(self, place: Place) -> None:
         """
-        Free the place, because nothing was recorded in it: the next try must get the same one, as in a continued run.
+        Free the place, which has no result: the next try must get the same one, as in a continued run.
 
         :param place: The place.
         """
         key = (place.scope, place.kind, place.step, place.name, place.fingerprint)
         with self._lock:
-            if self._occurrences[key] == place.occurrence + 1:
-                self._occurrences[key] -= 1
+            self._freed[key].add(place.occurrence)
 
     def _put_calls_that_did_not_run_last(self) -> None:
         # Code may have made such a call again. Then it must get the result of the equal call that ran.
