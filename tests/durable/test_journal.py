@@ -854,6 +854,18 @@ def test_a_call_in_doubt_within_an_agent_as_a_tool_is_not_told_to_the_outer_mode
     assert [each.tool_name for each in journal.in_doubt("run")] == ["clerk", "pay"]
 
 
+def test_a_call_in_doubt_within_a_tool_that_is_not_recorded_is_not_told_to_the_model(journal, tools, monkeypatch):
+    monkeypatch.setattr(MCPConnection, "_deliver", Mock(side_effect=MCPOutcomeUnknownError("It was lost.", "pay")))
+    model = ScriptedChatGenerator([call("double", n=1), say("done")])
+    agent = Agent(
+        chat_generator=journal.generator(model), tools=[haystack_tool(lambda n: tools["pay"].invoke(amount=n))]
+    )
+    with pytest.raises(Exception, match="may have run") as raised, journal.run("run"):
+        agent.run(messages=GO)
+    assert cause_of(raised.value, MCPCallInDoubtError).tool_name == "pay"
+    assert len(model.turns) == 1
+
+
 def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):
     script = [call("ask_model", prompt="tea?"), say("lovely"), say("done")]
     for replies in (script, []):

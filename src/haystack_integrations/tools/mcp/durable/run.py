@@ -381,6 +381,9 @@ class OpenRun(CallRecorder):
             entry = self._entries.get(place)
         try:
             if entry is None:
+                # Code may have hidden the error, such as an agent as a tool that the journal does not record.
+                for doubt in [each for at, each in list(self._doubts.items()) if at.scope == place.scope]:
+                    raise doubt
                 self._check_before(place, request)
             elif differences := _differences_of_requests(entry.request, request):
                 msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"
@@ -547,6 +550,7 @@ class OpenRun(CallRecorder):
         with self._lock:
             place = self._next_place("call", tool_name, _fingerprint(arguments))
             entry = self._entries.get(place)
+            self._doubts.pop(place, None)
         if entry is None:
             key = hashlib.sha256(f"{self._lease.run}|{place}".encode("utf-8", "surrogatepass")).hexdigest()
             request = {"arguments": Redactor(secrets).redact_declared(_json(arguments)), "key": key}
@@ -617,7 +621,8 @@ class OpenRun(CallRecorder):
 
     def _in_doubt_error(self, entry: Entry, message: str) -> MCPCallInDoubtError:
         self._keep_without_result(entry)
-        return MCPCallInDoubtError(message, entry.place.name, entry.number)
+        error = self._doubts[entry.place] = MCPCallInDoubtError(message, entry.place.name, entry.number)
+        return error
 
     def _write_until_the_lease_ends(self, write: Callable[[], T], place: Place) -> T:
         # Later renewals do not extend that, because a database may refuse just this write and go on renewing the lease.
