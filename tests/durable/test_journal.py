@@ -823,15 +823,18 @@ def test_an_agent_as_a_tool_is_continued_inside(journal, bank):
                 raise Interruption
             return super()._next(messages, tools)
 
-    def ask(tools: Any, *replies: ChatMessage) -> Any:
+    def ask(tools: Any, *replies: ChatMessage, stops: bool = False) -> Any:
         clerk = Agent(chat_generator=journal.generator(Stopping(list(replies)), name="clerk"), tools=tools)
         [tool] = journal.tools([ComponentTool(component=clerk, name="clerk", description="Pays.")])
         with journal.run("run"):
+            if stops:
+                with pytest.raises(Interruption):
+                    tool.invoke(messages=[GO[0].to_dict()])
             return tool.invoke(messages=[GO[0].to_dict()])
 
     with MCPToolset(bank.info, tool_names=["pay"]) as payments:
-        with pytest.raises(Interruption):
-            ask(payments, call("pay", amount=3))
+        with pytest.raises(MCPCallInDoubtError):  # what it did is found only when the run is opened again
+            ask(payments, call("pay", amount=3), stops=True)
         for replies in ([say("paid")], []):
             assert ask(payments, *replies)["last_message"].text == "paid"
     assert bank.calls == [("pay", {"amount": 3})]
@@ -864,6 +867,16 @@ def test_a_call_in_doubt_within_a_tool_that_is_not_recorded_is_not_told_to_the_m
         agent.run(messages=GO)
     assert cause_of(raised.value, MCPCallInDoubtError).tool_name == "pay"
     assert len(model.turns) == 1
+
+
+def test_a_tool_whose_result_cannot_be_recorded_is_not_called_again_by_the_next_try(journal):
+    made: list[int] = []
+    [tool] = journal.tools([haystack_tool(lambda n: made.append(n) or object())])
+    with journal.run("run"):
+        for error in (MCPRunError, MCPCallInDoubtError):
+            with pytest.raises(error):
+                tool.invoke(n=1)
+    assert made == [1]
 
 
 def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):

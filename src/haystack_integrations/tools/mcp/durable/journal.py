@@ -521,43 +521,40 @@ class _JournaledTool(Tool):
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return super().invoke(**kwargs)
-        entry, is_due = opened.begin(
-            self.name, self._identifying_arguments(kwargs), may_repeat=partial(_runs_an_agent, self)
-        )
+        entry, is_due = self._begin(opened, kwargs)
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with opened.running(entry):
+            with opened.running(entry), _errors_of_run():
                 result = super().invoke(**kwargs)
+                record = _to_record(result)
         except ToolInvocationError as error:
-            _raise_error_of_run(error)
             opened.record_state(entry, "failed", failure("", str(error)))
             raise
-        opened.record_state(entry, "done", _to_record(result))
+        opened.record_state(entry, "done", record)
         return result
 
     async def invoke_async(self, **kwargs: Any) -> Any:
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
             return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
-        entry, is_due = await asyncio.to_thread(
-            opened.begin, self.name, self._identifying_arguments(kwargs), may_repeat=partial(_runs_an_agent, self)
-        )
+        entry, is_due = await asyncio.to_thread(self._begin, opened, kwargs)
         if not is_due:
             return self._recorded_result(entry)
         try:
-            with opened.running(entry):
+            with opened.running(entry), _errors_of_run():
                 result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
+                record = _to_record(result)
         except ToolInvocationError as error:
-            _raise_error_of_run(error)
             await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
             raise
-        await asyncio.to_thread(opened.record_state, entry, "done", _to_record(result))
+        await asyncio.to_thread(opened.record_state, entry, "done", record)
         return result
 
-    def _identifying_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _begin(self, opened: OpenRun, arguments: dict[str, Any]) -> tuple[Entry, bool]:
         from_state = {*(self.inputs_from_state or {}).values()}
-        return {name: value for name, value in arguments.items() if name not in from_state and not callable(value)}
+        known = {name: value for name, value in arguments.items() if name not in from_state and not callable(value)}
+        return opened.begin(self.name, known, may_repeat=partial(_runs_an_agent, self), recalls_content=True)
 
     def _recorded_result(self, entry: Entry) -> Any:
         if entry.state == "failed":
@@ -568,14 +565,19 @@ class _JournaledTool(Tool):
         return entry.result["content"][0]["text"]
 
 
-def _raise_error_of_run(error: ToolInvocationError) -> None:
+@contextmanager
+def _errors_of_run() -> Iterator[None]:
     # An error that ends the run, such as a call in doubt within an agent as a tool, is not a failure for the model.
-    cause = error.__cause__
-    while cause is not None and not isinstance(cause, MCPRunError):
-        cause = cause.__cause__
-    if cause is not None:
+    try:
+        yield
+    except ToolInvocationError as error:
+        cause = error.__cause__
+        while cause is not None and not isinstance(cause, MCPRunError):
+            cause = cause.__cause__
+        if cause is None:
+            raise
         error.__cause__ = error.__context__ = None  # it becomes the context of its own cause
-        raise cause
+        raise cause from cause.__cause__
 
 
 def _runs_an_agent(tool: Tool) -> bool:

@@ -445,7 +445,7 @@ class OpenRun(CallRecorder):
             with in_scope(scope_of_call(entry)):
                 yield
         except BaseException as error:
-            if not isinstance(error, Exception):
+            if isinstance(error, MCPRunError) or not isinstance(error, Exception):
                 self._keep_without_result(entry)
             raise
         finally:
@@ -533,7 +533,13 @@ class OpenRun(CallRecorder):
     # Calls of any tools
 
     def begin(
-        self, tool_name: str, arguments: dict[str, Any], *, may_repeat: Callable[[], bool], secrets: Sequence[str] = ()
+        self,
+        tool_name: str,
+        arguments: dict[str, Any],
+        *,
+        may_repeat: Callable[[], bool],
+        recalls_content: bool = False,
+        secrets: Sequence[str] = (),
     ) -> tuple[Entry, bool]:
         """
         Find a recorded call, or record that it is made.
@@ -541,6 +547,8 @@ class OpenRun(CallRecorder):
         :param tool_name: Name of the tool.
         :param arguments: The arguments by which it is recognized.
         :param may_repeat: Returns whether the tool may run twice. Asked only if it may have run.
+        :param recalls_content: Whether it may do so because what runs within the call is recalled, which works only for
+            a call from before the run was opened.
         :param secrets: Texts that must not be written down.
         :returns: The call, and whether to make it now. A pending call is to be taken up again.
         :raises MCPCallInDoubtError: If it was made and its outcome is unknown.
@@ -563,7 +571,9 @@ class OpenRun(CallRecorder):
         self._check_before(place, entry.request)
         if entry.state == "pending":
             return self._restart(entry), True
-        decision = "repeat" if entry.state == "failed" or may_repeat() else self._decide(entry)
+        may_recall = entry.epoch < self._lease.epoch or not recalls_content
+        may_send = entry.state == "failed" or (may_recall and may_repeat())
+        decision = "repeat" if may_send else self._decide(entry)
         if decision == "repeat":
             return self._send_again(entry), True
         if decision == "error":
