@@ -675,6 +675,23 @@ def test_old_runs_are_deleted(journal):
     assert "runs.db" in repr(journal)
 
 
+def test_pruning_takes_many_short_statements_which_do_not_hold_up_other_processes(journal, monkeypatch):
+    changed: list[int] = []
+    execute = Store._execute
+
+    def counted(self: Store, *args: Any, **values: Any) -> tuple[Any, int]:
+        rows, count = execute(self, *args, **values)
+        changed.append(count)
+        return rows, count
+
+    for number in range(21):
+        with journal.run(f"run {number}"):
+            pass
+    monkeypatch.setattr(Store, "_execute", counted)
+    assert journal.prune(timedelta(seconds=-1)) == 21
+    assert max(changed) == 20
+
+
 def test_a_journal_that_nobody_uses_any_more_closes_its_database(tmp_path):
     journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
     journal.runs()

@@ -43,6 +43,9 @@ _LOCK_TIMEOUT: Final = 30.0
 _ATTEMPTS: Final = 8
 _PAUSE: Final = 0.05
 
+# How many runs one statement deletes.
+_DELETED_AT_ONCE: Final = 20
+
 # Journals of other formats are refused.
 FORMAT: Final = 4
 
@@ -142,11 +145,13 @@ class _Statements:
         of_run = (runs.name, state, runs.created, runs.changed, runs.epoch, runs.owner, runs.error)
         self.runs = sql.select(*of_run).order_by(runs.created)
         self.unfinished = names.where(sql.not_(is_done))
-        self.prune = sql.delete(_RUNS).where(is_free, is_done, runs.changed < parameter("before", type_=sql.Float))
+        is_old = sql.and_(is_free, is_done, runs.changed < parameter("before", type_=sql.Float))
+        some = sql.select(runs.name).where(is_old).limit(_DELETED_AT_ONCE)
+        self.prune = sql.delete(_RUNS).where(is_old, runs.name.in_(some)).returning(runs.id)
         self.delete = sql.delete(_RUNS).where(runs.name == parameter("name"), is_free).returning(runs.id)
-        self.delete_entries = sql.delete(_ENTRIES).where(entries.run == parameter("run"))
-        has_run = sql.select(sql.literal(1)).where(runs.id == entries.run).exists()
-        self.delete_orphans = sql.delete(_ENTRIES).where(sql.not_(has_run))
+        deleted = [parameter(f"run_{number}") for number in range(_DELETED_AT_ONCE)]
+        self.delete_entries = sql.delete(_ENTRIES).where(entries.run.in_(deleted))
+        self.orphans = sql.except_(sql.select(entries.run), sql.select(runs.id))
 
         is_of = entries.run == sql.select(runs.id).where(runs.name == parameter("name")).scalar_subquery()
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
@@ -656,9 +661,19 @@ class Store:
         :param before: The time, in seconds since 1970.
         :returns: How many runs were deleted.
         """
-        _, count = self._execute(self._statements.prune, before=before)
-        self._execute(self._statements.delete_orphans)  # those of a process that was killed before this, too
+        count = 0
+        # In many short statements: a long one would hold up all writers of SQLite, perhaps until their leases end.
+        while deleted := self._execute(self._statements.prune, before=before)[0]:
+            count += len(deleted)
+            self._delete_entries(deleted)
+        self._delete_entries(self._execute(self._statements.orphans)[0])  # of a process that was killed before this
         return count
+
+    def _delete_entries(self, runs: Sequence[Any]) -> None:
+        for start in range(0, len(runs), _DELETED_AT_ONCE):
+            ids = [run for (run,) in runs[start : start + _DELETED_AT_ONCE]]
+            ids += [None] * (_DELETED_AT_ONCE - len(ids))
+            self._execute(self._statements.delete_entries, **{f"run_{number}": run for number, run in enumerate(ids)})
 
     def delete(self, name: str) -> bool:
         """
@@ -668,8 +683,7 @@ class Store:
         :returns: Whether it was deleted.
         """
         deleted, _ = self._execute(self._statements.delete, name=name)
-        for (run,) in deleted:
-            self._execute(self._statements.delete_entries, run=run)
+        self._delete_entries(deleted)
         return bool(deleted)
 
 
