@@ -370,6 +370,14 @@ def test_a_run_has_only_one_worker_at_a_time(journal, new_journal):
     ]
 
 
+def test_a_done_run_that_is_opened_again_and_killed_is_unfinished(journal):
+    with journal.run("run"):
+        pass
+    journal._store.claim("run", "a process that is killed", 0.0)
+    wait_until(lambda: journal.unfinished() == ["run"], "the end of the lease")
+    assert journal.prune(timedelta(seconds=-1)) == 0
+
+
 def test_a_worker_that_was_stalled_while_it_leased_a_run_sends_and_writes_nothing(
     bank, tools, new_journal, monkeypatch
 ):

@@ -125,6 +125,7 @@ class _Statements:
             .on_conflict_do_update(
                 index_elements=[runs.name],
                 set_={
+                    "state": parameter("state"),
                     "owner": parameter("owner"),
                     "epoch": runs.epoch + 1,
                     "lease_until": until,
