@@ -227,8 +227,8 @@ def test_declared_secrets_are_not_in_the_file(file):
     ("content", "message"),
     (None, r"There is no cassette .*case\.json\. Record it, in pytest with --mcp-record-mode=once"),
     ("{", r"The cassette .*case\.json cannot be read \(JSONDecodeError\)"),
-    ('{"format": 9}', "is of format 9; this version reads format 1"),
-    ('{"format": 1, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
+    ('{"format": 9}', "is of format 9; this version reads format 2"),
+    ('{"format": 2, "servers": {}, "entries": [{}]}', r"cannot be read \(KeyError\)"),
 )
 def test_the_error_names_a_file_that_is_not_a_cassette(file, content, message):
     if content is not None:

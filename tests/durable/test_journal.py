@@ -9,6 +9,7 @@ Durable runs in one process: recorded calls are not repeated, and unknown outcom
 import asyncio
 import contextlib
 import contextvars
+import dataclasses
 import gc
 import os
 import pickle
@@ -49,7 +50,7 @@ from haystack_integrations.tools.mcp.budgets import call_budget
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable import RunJournal, UnknownCall
 from haystack_integrations.tools.mcp.durable import store as store_module
-from haystack_integrations.tools.mcp.durable.run import KEY_IN_META
+from haystack_integrations.tools.mcp.durable.run import KEY_IN_META, request_of
 from haystack_integrations.tools.mcp.durable.store import Store
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
@@ -353,6 +354,15 @@ def test_another_program_cannot_continue_a_run(journal, bank, tools):
     assert len(bank.calls) == 1
 
 
+def test_a_server_may_reword_its_tools_before_a_run_is_continued():
+    def recorded(**of_n: Any) -> dict[str, Any]:
+        parameters = {"type": "object", "properties": {"title": {"type": "string", "title": "T"}, "n": of_n}}
+        return request_of(GO, [dataclasses.replace(haystack_tool(abs), parameters=parameters)])
+
+    assert recorded(type="integer") == recorded(type="integer", description="a number", title="N")
+    assert recorded(type="integer") != recorded(type="number")
+
+
 def test_a_run_has_only_one_worker_at_a_time(journal, new_journal):
     other = new_journal(lease=5)
     with journal.run("run"):
@@ -457,7 +467,7 @@ def test_a_journal_of_another_version_or_with_damage_is_an_error_and_nothing_run
     broken = RunJournal(f"sqlite:///{tmp_path}/no.db")
     for statement, reader, reason in (
         ("UPDATE mcp_entries SET result = '{\"oops'", journal, "cannot be read: it is damaged"),
-        ("UPDATE mcp_runs SET format = 99", journal, "written in format 99; this version reads format 4"),
+        ("UPDATE mcp_runs SET format = 99", journal, "written in format 99; this version reads format 5"),
         ("", broken, r"The journal sqlite:.*no\.db cannot be used: file is not a database"),
     ):
         change(journal, statement)

@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.redaction import redact_value
 RecordMode: TypeAlias = Literal["none", "once", "all"]
 
 # Cassettes of other formats are refused.
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 # In seconds. Any value will do: the database is in memory, so no other process can claim the run.
 _LEASE: Final = 60.0
 

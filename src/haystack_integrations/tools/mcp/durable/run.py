@@ -815,7 +815,8 @@ def request_of(messages: Sequence[ChatMessage] | str, tools: Sequence[Any]) -> d
     """
     Describe the parts of a request to the model that must be the same when a run is continued.
 
-    Tool results are not part of it, because their order may differ, nor are system messages, which may contain dates.
+    Tool results are not part of it, because their order may differ, nor are system messages, which may contain dates,
+    nor the descriptions of tools and parameters, which a server may reword before the run is continued.
 
     :param messages: The messages, or the text of a user's message.
     :param tools: The tools.
@@ -829,7 +830,18 @@ def request_of(messages: Sequence[ChatMessage] | str, tools: Sequence[Any]) -> d
         else:
             content = [[call.tool_name, call.arguments] for call in message.tool_calls]
         shape.append([message.role.value, _fingerprint(content)[:16]])
-    return {"messages": shape, "tools": {tool.name: _fingerprint(tool.parameters)[:16] for tool in tools}}
+    hashes = {tool.name: _fingerprint(_without_wording(tool.parameters))[:16] for tool in tools}
+    return {"messages": shape, "tools": hashes}
+
+
+def _without_wording(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_wording(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    # A parameter may be called "title", but then it has a schema.
+    worded = [key for key in ("title", "description") if isinstance(schema.get(key), str)]
+    return {key: _without_wording(value) for key, value in schema.items() if key not in worded}
 
 
 def _differences(recorded: dict[str, Any], current: dict[str, Any], *, are_shown: bool) -> list[str]:

@@ -47,7 +47,7 @@ _PAUSE: Final = 0.05
 _DELETED_AT_ONCE: Final = 20
 
 # Journals of other formats are refused.
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 # The columns that identify an entry within its run: the fields of a Place.
 PLACE: Final = ("scope", "kind", "step", "name", "fingerprint", "occurrence")
@@ -150,7 +150,7 @@ class _Statements:
         some = sql.select(runs.name).where(is_old).limit(_DELETED_AT_ONCE)
         self.prune = sql.delete(_RUNS).where(is_old, runs.name.in_(some)).returning(runs.id)
         self.delete = sql.delete(_RUNS).where(runs.name == parameter("name"), is_free).returning(runs.id)
-        deleted = [parameter(f"run_{number}") for number in range(_DELETED_AT_ONCE)]
+        deleted: list[sql.BindParameter[Any]] = [parameter(f"run_{number}") for number in range(_DELETED_AT_ONCE)]
         self.delete_entries = sql.delete(_ENTRIES).where(entries.run.in_(deleted))
         self.orphans = sql.except_(sql.select(entries.run), sql.select(runs.id))
 
