@@ -22,6 +22,7 @@ from haystack_integrations.tools.mcp import (
     MCPOutcomeUnknownError,
     MCPServerInfo,
     MCPTool,
+    StdioClient,
 )
 from haystack_integrations.tools.mcp.protocol.channel import SessionLife
 from haystack_integrations.tools.mcp.redaction import Redactor
@@ -126,6 +127,13 @@ async def test_a_custom_client_reports_what_is_missing_and_shows_no_secret():
     await client.connect()
     with pytest.raises(MCPInvocationError, match=r"^Failed to invoke Tool `pay`: no room for \*\*\*$"):
         await client.call_tool("pay", {"amount": 5})
+
+
+async def test_a_client_says_that_it_is_not_connected():
+    client = StdioClient("python")
+    for use in (client.call_tool("pay", {}), client.list_tools()):
+        with pytest.raises(MCPConnectionError, match=r"^Not connected to an MCP server: call connect\(\) first"):
+            await use
 
 
 async def test_an_error_of_the_tool_is_redacted_for_every_custom_client():
