@@ -914,6 +914,17 @@ def test_a_tool_whose_result_cannot_be_recorded_is_not_called_again_by_the_next_
     assert made == [1]
 
 
+def test_a_tool_whose_caller_gave_up_while_its_result_was_recorded_is_not_called_again(journal, monkeypatch):
+    made: list[int] = []
+    [tool] = journal.tools([haystack_tool(lambda n: made.append(n) or n)])
+    monkeypatch.setattr(Store, "finish", Mock(side_effect=KeyboardInterrupt))
+    with journal.run("run"):
+        for error in (KeyboardInterrupt, MCPCallInDoubtError):
+            with pytest.raises(error):
+                tool.invoke(n=1)
+    assert made == [1]
+
+
 def test_a_model_that_also_answers_the_server_is_not_asked_again(journal):
     script = [call("ask_model", prompt="tea?"), say("lovely"), say("done")]
     for replies in (script, []):

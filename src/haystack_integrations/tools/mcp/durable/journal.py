@@ -524,14 +524,15 @@ class _JournaledTool(Tool):
         entry, is_due = self._begin(opened, kwargs)
         if not is_due:
             return self._recorded_result(entry)
-        try:
-            with opened.running(entry), _errors_of_run():
-                result = super().invoke(**kwargs)
-                record = _to_record(result)
-        except ToolInvocationError as error:
-            opened.record_state(entry, "failed", failure("", str(error)))
-            raise
-        opened.record_state(entry, "done", record)
+        with opened.running(entry):
+            try:
+                with _errors_of_run():
+                    result = super().invoke(**kwargs)
+                    record = _to_record(result)
+            except ToolInvocationError as error:
+                opened.record_state(entry, "failed", failure("", str(error)))
+                raise
+            opened.record_state(entry, "done", record)
         return result
 
     async def invoke_async(self, **kwargs: Any) -> Any:
@@ -541,14 +542,15 @@ class _JournaledTool(Tool):
         entry, is_due = await asyncio.to_thread(self._begin, opened, kwargs)
         if not is_due:
             return self._recorded_result(entry)
-        try:
-            with opened.running(entry), _errors_of_run():
-                result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
-                record = _to_record(result)
-        except ToolInvocationError as error:
-            await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
-            raise
-        await asyncio.to_thread(opened.record_state, entry, "done", record)
+        with opened.running(entry):
+            try:
+                with _errors_of_run():
+                    result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
+                    record = _to_record(result)
+            except ToolInvocationError as error:
+                await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
+                raise
+            await asyncio.to_thread(opened.record_state, entry, "done", record)
         return result
 
     def _begin(self, opened: OpenRun, arguments: dict[str, Any]) -> tuple[Entry, bool]:
