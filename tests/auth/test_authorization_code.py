@@ -125,7 +125,7 @@ class TestWithoutAListener:
             "the authorization server refused: access_denied: not today",
         ),
         (lambda _: {"error": "access_denied"}, "the authorization server refused: access_denied"),
-        (lambda _: {"error": "forged", "state": "another"}, "the answer has another `state`"),
+        (lambda _: {"error": "forged", "state": "another"}, "does not have the `state`"),
         (
             lambda request: {"code": "c", "state": request.state, "iss": "https://honest.example.com"},
             "iss mismatch: the answer is from https://honest.example.com",

@@ -59,7 +59,7 @@ _OPENING_TIMEOUT = 5.0
 # Microsoft Entra ID, also of national clouds, and for customers.
 _HOSTS_OF_ENTRA = (".microsoftonline.com", ".microsoftonline.us", ".microsoftonline.cn", ".ciamlogin.com")
 
-_OTHER_STATE = "the answer has another `state` than the login under way"
+_OTHER_STATE = "the answer does not have the `state` of the login under way"
 
 _PAGE = (
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
@@ -353,12 +353,13 @@ class Listener:
             return _page("400 Bad Request", "Too late", "This login is over.")
         parameters = dict(parse_qsl(requested_url.query))
         state = parameters.get("state")
-        if "code" in parameters and state is None:
-            self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
         is_refusal = "error" in parameters and state is None  # some servers omit the state in a refusal
         if not is_refusal and not secrets.compare_digest((state or "").encode(), self._state.encode()):
             # An earlier login was given up, and its page is still open. It must not end this one.
             text = "This answer is not for the login under way. Go on in the page that was opened last."
+            if "code" in parameters and state is None:  # the server leaves it out, so no answer would be accepted
+                self.answer.set_exception(MCPAuthorizationError(_OTHER_STATE))
+                text = "The authorization server has sent no state. This login is over."
             return _page("400 Bad Request", "Login failed", text)
         self.answer.set_result(parameters)
         if "error" in parameters:
