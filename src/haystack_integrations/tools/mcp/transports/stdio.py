@@ -684,7 +684,8 @@ class StdioClient(WireClient):
 
         :returns: A clause.
         """
-        return super().progress() or f"the process was started, but did not answer{self._last_lines()}"
+        how_far = super().progress() or "the process was started, but did not answer"
+        return self._connect_failure or f"{how_far}{self._last_lines()}"
 
 
 @contextlib.asynccontextmanager
