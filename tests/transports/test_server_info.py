@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from fastmcp import FastMCP
 from haystack.utils import Secret
-from haystack.utils.auth import SecretType
+from haystack.utils.auth import SecretType, TokenSecret
 from mcp.server import MCPServer, Server
 from pydantic import AnyUrl
 
@@ -216,6 +216,15 @@ class TestTokenAndHeaders:
         with pytest.raises(MCPConnectionError, match="MCP_TEST_NOT_SET"):
             tool.warm_up()
         tool.close()
+
+    def test_the_error_of_a_users_own_kind_of_secret_is_shown(self):
+        class Vault(TokenSecret):
+            def resolve_value(self) -> str:
+                msg = "the vault is sealed"
+                raise ValueError(msg)
+
+        with pytest.raises(MCPConnectionError, match="the vault is sealed"):
+            MCPConnection(StreamableHttpServerInfo("http://127.0.0.1:9/mcp", token=Vault("t"))).open()
 
     def test_an_empty_variable_of_a_token_is_a_warning_because_version_2_1_sent_no_token(self, monkeypatch, caplog):
         monkeypatch.setenv("MCP_TEST_EMPTY", "")

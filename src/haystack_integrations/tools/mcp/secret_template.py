@@ -251,6 +251,8 @@ def value_of(secret: Secret, name: str | None = None) -> Any:
         value = secret.resolve_value()
     except ValueError as error:
         variables = " or ".join(vars(secret).get("_env_vars", ()))
+        if not variables:  # a user's own subclass of Secret
+            raise
         use = "" if name in (None, variables) else f", wanted for '{name}',"
         msg = f"the environment variable {variables}{use} is not set"
         raise ValueError(msg) from error
