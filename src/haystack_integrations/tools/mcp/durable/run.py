@@ -921,7 +921,7 @@ def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
 def _task_message(run: str, entry: Entry) -> str:
     return (
         f"The call of '{entry.place.name}' in run '{run}' is a task that goes on at the server. Continue the run to "
-        "take it up again."
+        f"take it up again, or `journal.decide({run!r}, {entry.number}, ...)` if the server has lost it."
     )
 
 
