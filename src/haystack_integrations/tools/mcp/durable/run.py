@@ -547,8 +547,8 @@ class OpenRun(CallRecorder):
         :param tool_name: Name of the tool.
         :param arguments: The arguments by which it is recognized.
         :param may_repeat: Returns whether the tool may run twice. Asked only if it may have run.
-        :param recalls_content: Whether it may do so because what runs within the call is recalled, which works only for
-            a call from before the run was opened.
+        :param recalls_content: Whether it may only because what runs within the call is recalled. That works only if
+            the call was made before the run was opened.
         :param secrets: Texts that must not be written down.
         :returns: The call, and whether to make it now. A pending call is to be taken up again.
         :raises MCPCallInDoubtError: If it was made and its outcome is unknown.
