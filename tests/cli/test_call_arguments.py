@@ -21,7 +21,6 @@ from haystack_integrations.tools.mcp.cli.call import (
     check_arguments,
     sent_arguments,
     signature,
-    text_arguments,
     typed_arguments,
 )
 from haystack_integrations.tools.mcp.cli.output import CommandError, Output
@@ -63,8 +62,8 @@ def test_arguments_are_repeated_and_come_from_files(tmp_path: Path) -> None:
     (tmp_path / "all.json").write_text('{"a": 1, "b": 2}')
     assert typed_arguments(["a=1", "a=[2,3]"], None, of(INTEGERS)) == {"a": [1, 2, 3]}
     assert typed_arguments(['a:="\\ud800"'], None, of({})) == {"a": "\ud800"}
-    assert text_arguments([f"topic@{tmp_path / 'text.txt'}", "style=brief"]) == {"topic": "seven", "style": "brief"}
-    assert text_arguments([f"a@{tmp_path / 'windows.txt'}"]) == {"a": "a\r\n\u00e4\r\n"}
+    assert typed_arguments([f"a@{tmp_path / 'text.txt'}"], None, of({})) == {"a": "seven"}
+    assert typed_arguments([f"a@{tmp_path / 'windows.txt'}"], None, of({})) == {"a": "a\r\n\u00e4\r\n"}
     assert typed_arguments(["a=5"], f"@{tmp_path / 'all.json'}", of({"type": "integer"})) == {"a": 5, "b": 2}
 
 

@@ -117,11 +117,6 @@ Caller: TypeAlias = Callable[[], asyncio.AbstractEventLoop | None]
 caller_of_operation: ContextVar[Caller | None] = ContextVar("haystack_mcp_caller", default=None)
 
 
-def _no_loop() -> None:
-    # Even if the waiting thread has an event loop, that is blocked.
-    return None
-
-
 def caller_loop() -> asyncio.AbstractEventLoop | None:
     """
     Return the event loop of the running operation's caller.
@@ -462,7 +457,8 @@ class AsyncExecutor:
             raise RuntimeError(msg)
         # A SimpleQueue takes a third of the time of a `concurrent.futures.Future`.
         waiter = queue.SimpleQueue() if waiter is None else waiter
-        operation = _Operation(self, coro, _no_loop, partial(waiter.put, None))
+        # It has no loop: even if the waiting thread has one, that is blocked.
+        operation = _Operation(self, coro, lambda: None, partial(waiter.put, None))
         remaining = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
         pulse: threading.Event | None = None
         has_ended = False

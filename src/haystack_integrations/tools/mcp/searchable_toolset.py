@@ -254,12 +254,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
         # Refresh only servers with an open session. The next call or warm-up reopens lost sessions.
         servers = connected_items(self.catalog)
         due = [each for each in servers if each.connection.is_ready and not each._is_current()]
-        try:
-            errors = try_to_warm_up(due) if due else []
-        except MCPConnectionError as reason:
-            errors = [reason]
         # One server must not end the search for the tools of others.
-        for error in errors:
+        for error in try_to_warm_up(due) if due else ():
             if isinstance(error, MCPConnectionError | MCPDriftError | MCPToolNotFoundError | ValueError):
                 logger.warning("Some tools could not be refreshed before the search: {error}", error=str(error))
             elif error is not None:

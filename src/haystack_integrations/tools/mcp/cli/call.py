@@ -277,7 +277,7 @@ def prompt(
     Each message begins with its role.
     """
     output = options.output
-    given = text_arguments(arguments)
+    given = {name: text for name, _, text in map(_split, arguments)}
     with open_session(server_of(target, options), options) as session:
         # Checked here, because servers of the SDK answer a wrong name or argument with "Internal server error".
         known = item_named("prompt", name, session.connection.list_prompts()).arguments or []
@@ -319,17 +319,6 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
         else:
             texts.setdefault(name, []).append(text)
     return {**arguments, **values, **{name: typed_value(name, each, schema) for name, each in texts.items()}}
-
-
-def text_arguments(words: Iterable[str]) -> dict[str, str]:
-    """
-    Return arguments that are all texts, for example for a prompt.
-
-    :param words: Words such as `name=value` or `name@FILE`.
-    :returns: The arguments.
-    :raises CommandError: If a word does not have this form.
-    """
-    return {name: text for name, _, text in map(_split, words)}
 
 
 def _split(word: str, takes: str = "") -> tuple[str, str, str]:

@@ -109,7 +109,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
                 each.place.name,
                 _outcome(each, run),
                 _time(each.started),
-                _took(each),
+                "" if each.ended is None else f"{max(each.ended - each.started, 0):.1f} s",
                 each.attempt,
             )
             for each in entries
@@ -150,7 +150,3 @@ def _outcome(entry: Entry, run: RecordedRun) -> str:
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _took(entry: Entry) -> str:
-    return "" if entry.ended is None else f"{max(entry.ended - entry.started, 0):.1f} s"

@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -49,6 +49,7 @@ from haystack_integrations.tools.mcp.errors import MCPError
 from haystack_integrations.tools.mcp.haystack_compat import deserialize_object, super_component_class
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.parameters import unchanged_fields
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.transports.server_infos import InProcessServerInfo
 
@@ -194,7 +195,8 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
     with contextlib.redirect_stdout(sys.stderr):
         name, parameters = _parameters_for_target(target)
         if "server" in parameters:
-            if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if _is_set(look, each)]:
+            unchanged = unchanged_fields(look)
+            if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if each.name not in unchanged]:
                 msg = (
                     f"{target} is a server already, for which serve does not take {', '.join(given)}: set it where the "
                     "server is made, with create_mcp_server"
@@ -218,10 +220,6 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
             mask_error_details=not look.show_errors,
             max_concurrency=look.max_concurrency,
         )
-
-
-def _is_set(look: Look, option: Field[Any]) -> bool:
-    return bool(getattr(look, option.name) != option.default)
 
 
 def _sockets(pairs: list[str], option: str) -> Iterator[tuple[str, str]]:

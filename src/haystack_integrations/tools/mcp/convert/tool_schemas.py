@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from copy import deepcopy
 from math import ceil, floor
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NoReturn
@@ -135,22 +135,19 @@ def normalize_parameters(schema: Any, notes: list[str] | None = None) -> Schema:
     return result
 
 
-def without_properties(schema: Schema, names: Iterable[str]) -> Schema:
+def without_properties(schema: Schema, names: Collection[str]) -> Schema:
     """
     Remove top-level properties from a schema, because something other than the model supplies their values.
 
     :param schema: The result of `normalize_parameters`. It is not changed.
-    :param names: The properties to remove. Unknown names are ignored.
+    :param names: The properties to remove.
     :returns: A copy without these properties and their definitions, and without keywords that relate the presence of
         several properties.
     """
-    hidden = set(names).intersection(schema["properties"])
-    if not hidden:
-        return schema
     left_out = ("$defs", "required", "dependentRequired", "dependentSchemas", "minProperties")
     result = {key: value for key, value in schema.items() if key not in left_out}
-    result["properties"] = {name: each for name, each in schema["properties"].items() if name not in hidden}
-    if required := [name for name in schema.get("required", ()) if name not in hidden]:
+    result["properties"] = {name: each for name, each in schema["properties"].items() if name not in names}
+    if required := [name for name in schema.get("required", ()) if name not in names]:
         result["required"] = required
     return _with_definitions(result, schema.get("$defs", {}))
 
