@@ -131,7 +131,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self._users = UserCount()
         for item in connected_items(self.catalog):
             item._users.count_users_of(self._users)
-        self._index = ToolIndex({})
+        self._index = _ToolIndex({})
         self._parameters = _search_parameters(search_tool_parameters_description or {}, top_k)
         # Whether there are too few tools for a search; None before warm-up.
         self._is_small: bool | None = None
@@ -160,11 +160,11 @@ class MCPSearchableToolset(Compound, LiveToolset):
         if not self._is_small:
             self._index_of(tools)
 
-    def _index_of(self, tools: Mapping[str, Tool]) -> ToolIndex:
+    def _index_of(self, tools: Mapping[str, Tool]) -> _ToolIndex:
         facts = {name: (tool.description, *tool.parameters.get("properties", ())) for name, tool in tools.items()}
         index = self._index
         if index.facts != facts:
-            index = self._index = ToolIndex(facts)
+            index = self._index = _ToolIndex(facts)
         return index
 
     def warm_up(self) -> None:
@@ -206,7 +206,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
     def _forget(self) -> None:
         self._is_small = None
         self.clear()
-        self._index = ToolIndex({})
+        self._index = _ToolIndex({})
 
     def _parts(self) -> list[HasConnection]:
         return connected_items(self.catalog)
@@ -419,17 +419,13 @@ def _search_parameters(descriptions: Mapping[Any, str], top_k: int) -> dict[str,
     }
 
 
-class ToolIndex:
+class _ToolIndex:
     """
     Finds tools by the words of their names, descriptions and parameters. Each tool is a document, ranked by BM25.
     """
 
     def __init__(self, facts: Mapping[str, tuple[Any, ...]]) -> None:
-        """
-        Initialize the index.
-
-        :param facts: The description and the parameters of each tool, by name.
-        """
+        # The description and the parameters of each tool, by name.
         self.facts = facts
         store = private_document_store()
         documents = [_document(name, tool_facts) for name, tool_facts in facts.items()]
@@ -441,12 +437,7 @@ class ToolIndex:
 
     def search(self, query: str, top_k: int, names: Collection[str] | None = None) -> list[str]:
         """
-        Find tools.
-
-        :param query: Words that describe what the tools should do.
-        :param top_k: The maximum number of tools.
-        :param names: Search only tools with these names. Default: all.
-        :returns: Their names, the best match first.
+        Return the names of tools, the best match first; only of these names, if they are given.
         """
         filters = None if names is None else {"field": "id", "operator": "in", "value": sorted(names)}
         found = self._retriever.run(query=query, top_k=top_k, filters=filters)["documents"]

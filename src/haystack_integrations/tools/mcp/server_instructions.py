@@ -75,16 +75,15 @@ def instructions_for_model(
     :returns: The text; None if no server has instructions.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
-    instructions = instructions_by_server(item for item in connected_items(tools) if isinstance(item, ToolBase))
+    instructions = _instructions_by_server(item for item in connected_items(tools) if isinstance(item, ToolBase))
     return "\n\n".join(fenced_instructions(instructions, max_chars=max_chars, template=template)) or None
 
 
-def instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
+def _instructions_by_server(tools: Iterable[ToolBase]) -> dict[str, str | None]:
     """
     Return the instructions of servers, once for each server. A snapshot decides whether instructions are allowed.
 
-    :param tools: MCPTools and MCPToolsets.
-    :returns: The instructions by server name. Servers of the same name are distinguished by a number.
+    Servers of the same name are distinguished by a number.
     """
     sources: list[ToolBase] = []
     for tool in {tool.connection: tool._owner for tool in tools}.values():

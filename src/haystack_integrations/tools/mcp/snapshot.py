@@ -438,7 +438,7 @@ class MCPToolSnapshot:
             current = MCPToolSnapshot.capture(current)
         before = {tool.name: tool for tool in self.tools}
         after = {tool.name: tool for tool in current.tools}
-        return drift_report(before, after, self.instructions, current.instructions)
+        return _drift_report(before, after, self.instructions, current.instructions)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """
@@ -539,20 +539,14 @@ def _connection_of(source: Any) -> Any:
     return connection
 
 
-def drift_report(
+def _drift_report(
     before: Mapping[str, PinnedTool],
     after: Mapping[str, PinnedTool],
     instructions_before: str | None,
     instructions_after: str | None,
 ) -> MCPDriftReport:
     """
-    Compare tools and instructions.
-
-    :param before: The tools of the snapshot by name.
-    :param after: The current tools of the server by name.
-    :param instructions_before: The instructions of the snapshot.
-    :param instructions_after: The instructions of the server. They are compared if neither is None.
-    :returns: The differences.
+    Compare tools by name, and instructions if neither is None.
     """
     drifts: list[MCPToolDrift] = []
     for name in sorted(before.keys() | after.keys()):
@@ -801,7 +795,7 @@ class SnapshotGuard:
                     before[name] = pinned
                 if current is not None:
                     after[name] = PinnedTool.of(current)
-        return drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
+        return _drift_report(before, after, self.snapshot.instructions, listing.instructions or "")
 
     def _is_chosen(self, name: str, pinned: PinnedTool | None, current: types.Tool | None) -> bool:
         if current is not None and pinned is None:

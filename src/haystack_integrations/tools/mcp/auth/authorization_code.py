@@ -148,11 +148,11 @@ class AuthorizationCode(Flow):
         }
 
     @asynccontextmanager
-    async def _listening(self, state: str) -> AsyncIterator[Listener | None]:
+    async def _listening(self, state: str) -> AsyncIterator[_Listener | None]:
         if self.config.callback_handler is not None:
             yield None
             return
-        listener = Listener(state)
+        listener = _Listener(state)
         try:
             await listener.listen(self.config.redirect_uri or _DEFAULT_REDIRECT_URI)
         except OSError as error:
@@ -222,7 +222,7 @@ class AuthorizationCode(Flow):
             msg += ". Register a client there by hand, and pass its `client_id`"
         raise MCPAuthorizationError(msg)
 
-    async def _answer(self, request: MCPLoginRequest, listener: Listener | None) -> Mapping[str, str | None]:
+    async def _answer(self, request: MCPLoginRequest, listener: _Listener | None) -> Mapping[str, str | None]:
         self.outgoing.step = "opening the page of the authorization server"
         try:
             async with asyncio.timeout(self.config.login_timeout):
@@ -287,17 +287,13 @@ async def open_in_browser(url: str) -> bool:
         opening.cancel()
 
 
-class Listener:
+class _Listener:
     """
     An HTTP server at a loopback address that waits for one answer of an authorization server.
     """
 
     def __init__(self, state: str) -> None:
-        """
-        Initialize the Listener.
-
-        :param state: The `state` of the login that the answer must be for.
-        """
+        # The answer must be for the login with this `state`.
         self._state = state
         self._server: asyncio.Server
         self._connections: set[asyncio.StreamWriter] = set()
@@ -306,9 +302,7 @@ class Listener:
 
     async def listen(self, redirect_uri: str) -> None:
         """
-        Start listening.
-
-        :param redirect_uri: The address: `http://` with a loopback host. Without a port, any free one is used.
+        Start listening at this address: `http://` with a loopback host. Without a port, any free one is used.
         """
         parts = urlsplit(redirect_uri)
         host = "127.0.0.1" if parts.hostname == "localhost" else parts.hostname
@@ -319,9 +313,6 @@ class Listener:
         self.redirect_uri = urlunsplit(("http", netloc, parts.path, parts.query, ""))
 
     def close(self) -> None:
-        """
-        Stop listening.
-        """
         self._server.close()
         # Browsers open spare connections. If one stayed open, Python 3.11 would log a traceback when the process exits.
         for connection in self._connections:

@@ -141,13 +141,7 @@ def _must(is_valid: Callable[[Any], bool], expected: str) -> PlainValidator:
     return PlainValidator(check)
 
 
-def is_loopback(url: str) -> bool:
-    """
-    Return whether a redirect URI leads to a listener on this machine.
-
-    :param url: The URI.
-    :returns: True for `http://` with a loopback host.
-    """
+def _is_loopback(url: str) -> bool:
     return is_url(url, ("http",)) and urlsplit(url).hostname in ("127.0.0.1", "::1", "localhost")
 
 
@@ -312,7 +306,7 @@ class OAuthConfig(Options):
                 yield f"`{each.name}` is for the grant {' or '.join(map(repr, grants))}, not for '{grant}'"
         if self.callback_handler is not None and self.redirect_uri is None:
             yield "a `callback_handler` needs the `redirect_uri` at which it gets the answer"
-        if self.redirect_uri is not None and self.callback_handler is None and not is_loopback(self.redirect_uri):
+        if self.redirect_uri is not None and self.callback_handler is None and not _is_loopback(self.redirect_uri):
             yield (
                 "a `redirect_uri` that is not http:// with a loopback host (127.0.0.1, [::1] or localhost) needs a "
                 "`callback_handler`, because no listener in this process can get the answer"

@@ -200,7 +200,7 @@ class InMemoryTokenStorage(MCPTokenStorage):
 
         :returns: The tokens, or None.
         """
-        return tokens_of(self._latest_record())
+        return _tokens_of(self._latest_record())
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """
@@ -518,7 +518,7 @@ class SDKTokenStorage(MCPTokenStorage):
         :param record: The record.
         :raises MCPAuthorizationError: If another server uses the storage.
         """
-        client, tokens = client_of(record), tokens_of(record)
+        client, tokens = client_of(record), _tokens_of(record)
         if client is not None or tokens is not None:
             _claim_for_server(self.storage, key.server_url)
         if client is not None:
@@ -559,13 +559,7 @@ def _claim_for_server(storage: TokenStorage, server_url: str) -> None:
         raise MCPAuthorizationError(msg)
 
 
-def tokens_of(record: Record) -> OAuthToken | None:
-    """
-    Return the tokens of a record as the SDK's type.
-
-    :param record: The record.
-    :returns: The tokens; None if it has none.
-    """
+def _tokens_of(record: Record) -> OAuthToken | None:
     from mcp.shared.auth import OAuthToken  # noqa: PLC0415 - loading a pipeline does not need the SDK
 
     return OAuthToken.model_validate(record["tokens"]) if record.get("tokens") else None

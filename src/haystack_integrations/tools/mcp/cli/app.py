@@ -71,13 +71,8 @@ Exit codes:
 """
 
 
-def make_app(chosen: str | None = None) -> App:
-    """
-    Make the command line.
-
-    :param chosen: The command to run, whose help comes from its docstring. The others show only their summary.
-    :returns: The application.
-    """
+def _make_app(chosen: str | None = None) -> App:
+    # The help of the chosen command comes from its docstring. The others show only their summary.
     app = App(
         name="mcp-haystack",
         help=_HELP,
@@ -110,7 +105,7 @@ def run(words: list[str]) -> int:
         sys.stdin = open(os.devnull, encoding="utf-8")
     output = Output(is_json="--json" in words)
     try:
-        result = make_app(next(iter(words), None))(
+        result = _make_app(next(iter(words), None))(
             words,
             exit_on_error=False,
             print_error=False,

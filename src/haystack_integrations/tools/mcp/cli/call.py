@@ -211,7 +211,7 @@ def _form(schema: Mapping[str, Any], output: Output) -> dict[str, Any] | bool:
         while True:
             text = output.ask(question)
             texts = [part.strip() for part in text.split(",")] if is_list else [text]
-            value = typed_value(name, texts, schema) if text else default
+            value = _typed_value(name, texts, schema) if text else default
             problem = problem_with({name: value}, {**schema, "required": []}) if value is not None else None
             if problem is None and (value is not None or name not in required):
                 break
@@ -318,7 +318,7 @@ def typed_arguments(words: Iterable[str], given: str | None, schema: Mapping[str
             values[name] = _json(text, f"The argument '{name}'")
         else:
             texts.setdefault(name, []).append(text)
-    return {**arguments, **values, **{name: typed_value(name, each, schema) for name, each in texts.items()}}
+    return {**arguments, **values, **{name: _typed_value(name, each, schema) for name, each in texts.items()}}
 
 
 def _split(word: str, takes: str = "") -> tuple[str, str, str]:
@@ -364,15 +364,12 @@ def _arguments_from_json(text: str) -> dict[str, Any]:
     return arguments
 
 
-def typed_value(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
+def _typed_value(name: str, texts: list[str], schema: Mapping[str, Any]) -> Any:
     """
-    Return the value of an argument with the type that the schema asks for.
+    Return the value of an argument with the type that the schema asks for. Several texts make a list.
 
-    :param name: The name of the argument.
-    :param texts: Its texts on the command line; several make a list.
-    :param schema: The schema of all arguments.
-    :returns: The first of these that fits: the text as JSON, the text itself, a boolean for yes or no, a list. If none
-        fits, the first.
+    It is the first of these that fits: the text as JSON, the text itself, a boolean for yes or no, a list. If none
+    fits, it is the first.
     """
     values = [_value(text) for text in texts]
     lists = [item for value in values for item in (value if isinstance(value, list) else [value])]

@@ -85,12 +85,7 @@ class Server:
         return self.info
 
 
-def settings_folder() -> Path:
-    """
-    Return the folder of this user's settings.
-
-    :returns: `XDG_CONFIG_HOME` or `~/.config`, or its counterpart on macOS and Windows.
-    """
+def _settings_folder() -> Path:
     if sys.platform == "darwin":
         return _home() / "Library" / "Application Support"
     if sys.platform == "win32":
@@ -108,7 +103,7 @@ def config_files() -> list[Path]:
 
     :returns: The files of the working directory, then those of the user's editors and assistants.
     """
-    home, settings = _home(), settings_folder()
+    home, settings = _home(), _settings_folder()
     candidates = [
         *(Path(name) for name in _PROJECT_FILES),
         settings / "Claude" / "claude_desktop_config.json",
@@ -296,7 +291,7 @@ def token_folder() -> Path:
     """
     Return the folder of the tokens of logins, which may not exist.
     """
-    return settings_folder() / "mcp-haystack" / "tokens"
+    return _settings_folder() / "mcp-haystack" / "tokens"
 
 
 def with_login(info: MCPServerInfo) -> MCPServerInfo:
@@ -366,7 +361,7 @@ def remember_login(info: HttpServerInfo, config: OAuthConfig | None) -> None:
 
 
 def _record_of_logins() -> Path:
-    return settings_folder() / "mcp-haystack" / "logins.json"
+    return _settings_folder() / "mcp-haystack" / "logins.json"
 
 
 def _logins() -> dict[str, OAuthConfig]:

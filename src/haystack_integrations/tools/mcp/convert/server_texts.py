@@ -45,14 +45,8 @@ _JOINERS: Final = frozenset(["\u200c", _JOINER, "\ufe0e", _EMOJI])
 
 
 @lru_cache(maxsize=4096)
-def is_invisible(character: str) -> bool:
-    """
-    Return whether a character is invisible to people, or looks different to them than to a model.
-
-    :param character: The character.
-    :returns: True for format and control characters except tabs and line ends, for fillers and variation selectors,
-        and for private-use characters.
-    """
+def _is_invisible(character: str) -> bool:
+    # Or it looks different to people than to a model, as private-use characters do.
     if character in _VISIBLE_CONTROLS:
         return False
     return unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs") or ord(character) in _IGNORABLE
@@ -64,14 +58,14 @@ def _is_joiner_in_place(text: str, index: int) -> bool:
     if text[index] == _JOINER and text[index - 1] == _EMOJI:  # as in a heart on fire
         index -= 1
     before = text[index - 1] if index else ""
-    return before > "\x7f" and not is_invisible(before)
+    return before > "\x7f" and not _is_invisible(before)
 
 
 def _is_hidden(text: str, index: int) -> bool:
     # A carriage return without a line feed makes a terminal overwrite the text before it.
     if text[index] == "\r":
         return text[index + 1 : index + 2] != "\n"
-    return is_invisible(text[index]) and not _is_joiner_in_place(text, index)
+    return _is_invisible(text[index]) and not _is_joiner_in_place(text, index)
 
 
 def invisible_characters(text: str) -> Counter[str]:

@@ -151,7 +151,7 @@ def agent_sources(agents: Mapping[str, Any], *, options: NamedOptions, pool: Cal
             if not isinstance(agent, Agent):
                 msg = f"It is not an Agent, but of type {type(agent).__name__}."
                 raise ValueError(msg)
-            served = observed_agent(agent)
+            served = _observed_agent(agent)
             tool = _serve_agent(name, served, own_options, pool)
         yield Source([tool], [served])
 
@@ -176,15 +176,15 @@ def _serve_agent(name: str, agent: Any, options: ServeOptions, pool: CallPool) -
 
     async def body(arguments: dict[str, Any], call: ServedCall) -> Answer | types.InputRequiredResult:
         run_inputs = _run_inputs(agent, inputs, arguments)
-        pause = Pause.continued_by(call)
+        pause = _Pause.continued_by(call)
         if pause is not None and pause.questions:
             return pause.as_result()
         async with ProgressReporter(call) as progress:
-            run = AgentRun(agent, call, progress, pause)
+            run = _AgentRun(agent, call, progress, pause)
             if pause is not None:
                 pause.mark_continued(continued_at)
             outcome = await run.run(run_inputs)
-        return outcome.as_result() if isinstance(outcome, Pause) else _answer(outcome, outputs)
+        return outcome.as_result() if isinstance(outcome, _Pause) else _answer(outcome, outputs)
 
     return ServedTool.create(
         name=name,
@@ -345,7 +345,7 @@ def verdict_of(answer: types.ElicitResult) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Pause:
+class _Pause:
     """
     A run that waits for approvals, as JSON.
 
@@ -369,10 +369,7 @@ class Pause:
 
     def as_result(self) -> types.InputRequiredResult:
         """
-        Write the pause as the result of a call.
-
-        :returns: The questions for the client, and the state that is needed to go on.
-        :raises ToolError: If the state is too long.
+        Write the pause as the result of a call: the questions for the client, and the state that is needed to go on.
         """
         # Not with pydantic, whose JSON does not support Infinity and halves of surrogate pairs.
         state = json.dumps(_PAUSE_ADAPTER.dump_python(self))
@@ -388,13 +385,11 @@ class Pause:
         )
 
     @classmethod
-    def continued_by(cls, call: ServedCall) -> Pause | None:
+    def continued_by(cls, call: ServedCall) -> _Pause | None:
         """
-        Read the pause that a client sent back with its answers, after FastMCP decrypted it.
+        Read the pause that a client sent back with its answers, after FastMCP decrypted it. None for a new run.
 
-        :param call: The call of the Agent.
-        :returns: The pause with the answered questions as verdicts, under the same number; None for a new run.
-        :raises ToolError: If the state belongs to another call.
+        The answered questions become verdicts; the number stays.
         """
         context, pause = call.context, None
         if context is None or context.request_state is None:
@@ -412,10 +407,7 @@ class Pause:
 
     def mark_continued(self, continued_at: dict[str, float]) -> None:
         """
-        Mark the pause as continued.
-
-        :param continued_at: The times at which pauses were continued in this process, by their numbers.
-        :raises ToolError: If this one was continued before.
+        Mark the pause as continued, which is an error the second time.
         """
         now = time.monotonic()
         for number in [each for each, since in continued_at.items() if now - since > _CONTINUED_RETENTION]:
@@ -426,16 +418,12 @@ class Pause:
         continued_at[self.number] = now
 
 
-_PAUSE_ADAPTER: TypeAdapter[Pause] = TypeAdapter(Pause)
+_PAUSE_ADAPTER: TypeAdapter[_Pause] = TypeAdapter(_Pause)
 
 
-def carried_state(data: dict[str, Any]) -> dict[str, Any]:
+def _carried_state(data: dict[str, Any]) -> dict[str, Any]:
     """
-    Write the State of a run as JSON.
-
-    :param data: The State.
-    :returns: The JSON for `deserialize_values`.
-    :raises ToolError: If that is not possible.
+    Write the State of a run as JSON for `deserialize_values`.
     """
     try:
         serialized = serialize_values(data)
@@ -452,20 +440,13 @@ def carried_state(data: dict[str, Any]) -> dict[str, Any]:
 _AGENT_STATE_KEYS = ("tools", "hook_context", "continue_run", "stop_run", "exit_reason")
 
 
-class AgentRun:
+class _AgentRun:
     """
     One run of an Agent. It reports progress, gets approvals, and ends the run if the client no longer waits for it.
     """
 
-    def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, pause: Pause | None = None) -> None:
-        """
-        Initialize the AgentRun.
-
-        :param agent: The result of `observed_agent`.
-        :param call: The call that waits for it.
-        :param progress: Reports steps, tool calls and text.
-        :param pause: The pause from which the run goes on, with all verdicts; None for a new run.
-        """
+    def __init__(self, agent: Any, call: ServedCall, progress: ProgressReporter, pause: _Pause | None = None) -> None:
+        # The agent is the result of `_observed_agent`. A pause from which the run goes on has all verdicts.
         self.call = call
         self.loop = asyncio.get_running_loop()
         self._agent = agent
@@ -488,12 +469,9 @@ class AgentRun:
         self._verdicts: dict[str, Verdict] = {}
         self._open_questions: dict[str, str] = {}
 
-    async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | Pause:
+    async def run(self, inputs: dict[str, Any]) -> dict[str, Any] | _Pause:
         """
-        Run the Agent, or continue the paused run.
-
-        :param inputs: The parameters of `Agent.run`.
-        :returns: The outputs, or a pause if tool calls must be approved before the run can go on.
+        Run the Agent, or continue the paused run. Return a pause if tool calls must be approved before it can go on.
         """
         agent = self._agent
         if self._resumed_pause is not None:
@@ -512,9 +490,9 @@ class AgentRun:
                 return dict(await agent.run_async(**inputs))
             return dict(await self.call.in_thread(lambda: agent.run(**inputs)))
         except _PausedError:
-            return Pause(
+            return _Pause(
                 self.call.tool_name,
-                carried_state(self._state_before_step),
+                _carried_state(self._state_before_step),
                 self._steps,
                 [each.to_dict() for each in self._replies],
                 self._open_questions,
@@ -530,17 +508,12 @@ class AgentRun:
     def note_state(self, state: Any) -> None:
         """
         Store the State, which the wrapper of the chat generator cannot see.
-
-        :param state: The State.
         """
         self._state = state
 
     def before_model(self, inputs: dict[str, Any]) -> dict[str, Any] | None:
         """
-        Report a step, before the chat generator is called.
-
-        :param inputs: Its inputs.
-        :returns: The replies from before a pause, which replace a call of the model; None to call it.
+        Report a step, before the chat generator is called. Return replies from before a pause in its place.
         """
         self.call.check()
         data = {} if self._state is None else self._state.data
@@ -563,8 +536,6 @@ class AgentRun:
     def after_model(self, replied: dict[str, Any]) -> None:
         """
         Report the tools that the model wants to call, without their arguments. From here on, the run can pause.
-
-        :param replied: The outputs of the chat generator.
         """
         self._replies = list(replied.get("replies") or [])
         self._calls = [each for message in self._replies for each in message.tool_calls]
@@ -578,8 +549,6 @@ class AgentRun:
     def before_tools(self, state: Any) -> None:
         """
         End the run before its tools are called, if the client no longer waits for it, or if a call must be approved.
-
-        :param state: The State.
         """
         self.note_state(state)
         self.call.check()
@@ -617,11 +586,7 @@ class AgentRun:
 
     def policy_copy(self, policy: Any) -> Any:
         """
-        Copy a policy for this run, so that approvals in another run do not count in this one.
-
-        :param policy: A ConfirmationPolicy, which may learn from answers.
-        :returns: The copy, the same one each time.
-        :raises ToolError: If it cannot be copied.
+        Copy a policy, once for this run, so that approvals in another run do not count in this one.
         """
         if id(policy) not in self._policies:
             # The policy is kept alive with the copy, so that its id is not reused.
@@ -636,10 +601,6 @@ class AgentRun:
         """
         Ask the client's user to decide about a call. Called from a thread of the run.
 
-        :param tool_name: The tool.
-        :param tool_params: All its arguments, including the ones that the model does not see.
-        :param tool_call_id: Identifies the call.
-        :returns: The verdict.
         :raises _UndecidedError: If the user cannot be asked, or the run has to pause for it.
         """
         chosen = self.arguments_of_model(tool_name, tool_call_id, tool_params)
@@ -682,10 +643,7 @@ class AgentRun:
         """
         Choose the arguments of a call that the model has set. Haystack 2 adds arguments from State before it asks.
 
-        :param tool_name: The tool.
-        :param tool_call_id: Identifies the call, if the model gave it an id.
-        :param arguments: All arguments, as a confirmation strategy gets them.
-        :returns: The arguments; all of them on Haystack 3, and for a call that the model did not ask for.
+        On Haystack 3, and for a call that the model did not ask for, these are all arguments.
         """
         calls = [each for each in self._calls if each.tool_name == tool_name and not HAS_HOOKS]
         calls = [each for each in calls if each.id == tool_call_id] or calls
@@ -703,17 +661,16 @@ class AgentRun:
 
 
 # The run to which the running code belongs.
-_current_run: ContextVar[AgentRun] = ContextVar("mcp_haystack_agent_run")
+_current_run: ContextVar[_AgentRun] = ContextVar("mcp_haystack_agent_run")
 
 
-def observed_agent(agent: Any) -> Any:
+def _observed_agent(agent: Any) -> Any:
     """
-    Copy an Agent so that its AgentRun is called at each step, and clients are asked in place of a console.
+    Copy an Agent so that its _AgentRun is called at each step, and clients are asked in place of a console.
 
     All runs share one copy, because a copied chat generator may close what it shares with the original at its end.
 
-    :param agent: An Agent. It is not changed, and shares its tools and hooks with the copy.
-    :returns: The copy, which an AgentRun runs.
+    The Agent is not changed, and shares its tools and hooks with the copy.
     """
     observed = copy.copy(agent)
     generator = agent.chat_generator
@@ -792,10 +749,7 @@ def _continued(observed: Any, data: dict[str, Any], steps: int) -> Any:
     """
     Copy an observed Agent so that its next run goes on just before the last request to the chat generator.
 
-    :param observed: The result of `observed_agent`.
-    :param data: The State at that point.
-    :param steps: The number of steps so far.
-    :returns: The copy. Run it with the data as parameters.
+    `data` is the State at that point. Run the copy with it as parameters.
     """
     continued = copy.copy(observed)
     # The messages already contain these prompts.

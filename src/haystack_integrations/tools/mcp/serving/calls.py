@@ -501,7 +501,7 @@ class ServedTool(Tool):
         tool._pool = pool.limited_by(options)
         tool._arguments = ArgumentCheck(tool.name, shown_parameters, inputs)
         tool._results = ResultWriter(tool.name, output_schema, options)
-        tool._bound = bind_per_call(options.bound)
+        tool._bound = _bind_per_call(options.bound)
         return tool
 
     async def run(self, arguments: dict[str, Any]) -> ToolResult:
@@ -602,12 +602,11 @@ def _listable_schema(tool_name: str, parameters: dict[str, Any]) -> dict[str, An
     return {**parameters, "type": "object"}
 
 
-def bind_per_call(bound: Mapping[str, Any]) -> Bound:
+def _bind_per_call(bound: Mapping[str, Any]) -> Bound:
     """
     Prepare bound values, so that dependencies among them are resolved for each call.
 
-    :param bound: Values and dependencies by name. FastMCP resolves only dependencies that are parameters of a function.
-    :returns: A function that makes a context manager, which returns the values for a call.
+    FastMCP resolves only dependencies that are parameters of a function.
     """
     dependencies = {name: each for name, each in bound.items() if isinstance(each, Dependency)}
     if not dependencies:
@@ -688,7 +687,7 @@ class ReadRunner:
         :param pool: The pool, unless the options have a separate limit.
         """
         self._subject = subject
-        self._bound = bind_per_call(options.bound)
+        self._bound = _bind_per_call(options.bound)
         self._timeout = options.timeout
         self._pool = pool.limited_by(options)
 

@@ -207,17 +207,14 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
 
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
-    derived, derived_by_fastmcp = return_schema(parsed.fn), _derived_schema(parsed.fn)
+    derived, derived_by_fastmcp = _return_schema(parsed.fn), _derived_schema(parsed.fn)
     # FastMCP's decorator may have set another schema, or none. Texts are compared, because NaN does not equal itself.
     return derived if repr(parsed.output_schema) == repr(derived_by_fastmcp) else parsed.output_schema
 
 
-def return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
+def _return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     """
-    Derive the output schema of a function from its return annotation.
-
-    :param function: The function.
-    :returns: The schema of an object; None without an annotation, or if the type cannot be described.
+    Derive the output schema of a function from its return annotation, if it has one that can be described.
     """
     try:
         declared = get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
@@ -499,7 +496,7 @@ def _output_schema(tool: Tool, function: Callable[..., Any] | None, options: Ser
         return None
     if isinstance(tool, ComponentTool):
         return output_schema(_output_types(tool), include_embeddings=options.include_embeddings)
-    return None if function is None else return_schema(function)
+    return None if function is None else _return_schema(function)
 
 
 def _output_types(tool: Any) -> dict[str, Any]:

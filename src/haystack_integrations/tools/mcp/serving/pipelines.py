@@ -85,8 +85,8 @@ def pipeline_sources(pipelines: Mapping[str, Any], *, options: NamedOptions, poo
 def _serve_pipeline(
     name: str, pipeline: Any, chosen_inputs: Any, chosen_outputs: Any, options: ServeOptions, pool: CallPool
 ) -> ServedTool:
-    served, sockets = map_inputs(pipeline, chosen_inputs, options.bound)
-    outputs = map_outputs(pipeline, chosen_outputs)
+    served, sockets = _map_inputs(pipeline, chosen_inputs, options.bound)
+    outputs = _map_outputs(pipeline, chosen_outputs)
     schema = InputSchema(served)
     observed = _observed(pipeline)
     run_options = {"include_outputs_from": {component for (component, _), _ in outputs.values()}}
@@ -261,17 +261,13 @@ def _description(pipeline: Any) -> str:
     return f"Runs a pipeline of {', '.join(name for name, _ in pipeline.walk())}."
 
 
-def map_inputs(
+def _map_inputs(
     pipeline: Any, chosen: Mapping[str, Any] | Sequence[str] | None, bound: Iterable[str]
 ) -> tuple[dict[str, ServedInput], dict[str, tuple[Socket, ...]]]:
     """
-    Choose the inputs that clients set.
+    Return the inputs that clients set, and the sockets of all arguments, including bound ones; both by name.
 
-    :param pipeline: The pipeline.
-    :param chosen: The user's choice; None for the mandatory inputs and the variables of prompts.
-    :param bound: The names of the inputs that the server sets.
-    :returns: The inputs that clients set, and the sockets of all arguments, including bound ones; both by name.
-    :raises ValueError: If an input does not exist or cannot be sent by clients, or nothing sets a mandatory one.
+    By default, clients set the mandatory inputs and the variables of prompts.
     """
     sockets = {
         (component, name): socket for component, found in pipeline.inputs().items() for name, socket in found.items()
@@ -291,14 +287,11 @@ def map_inputs(
     return served, {**mapped, **hidden}
 
 
-def map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None) -> dict[str, tuple[Socket, Any]]:
+def _map_outputs(pipeline: Any, chosen: Mapping[str, str] | Sequence[str] | None) -> dict[str, tuple[Socket, Any]]:
     """
-    Choose the outputs that clients get.
+    Return the sockets of the outputs that clients get, and their types, by the names for clients.
 
-    :param pipeline: The pipeline.
-    :param chosen: The user's choice; None for the outputs that no other component takes.
-    :returns: The socket and its type, by the name for clients.
-    :raises ValueError: If an output does not exist, or its name is ambiguous.
+    By default, these are the outputs that no other component takes.
     """
     all_outputs = _output_types(pipeline.outputs(include_components_with_connected_outputs=True))
     if chosen is None:

@@ -269,7 +269,7 @@ def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
         what = "it has `command` and `url`" if has else "it has neither"
         _refuse_entry(f"an entry has either {_ENTRY_CHOICES}; {what}")
     if "type" not in entry:
-        return "stdio" if "command" in entry else "sse" if is_sse_url(str(entry["url"])) else "http"
+        return "stdio" if "command" in entry else "sse" if _is_sse_url(str(entry["url"])) else "http"
     named = _folded(entry["type"])
     kind: Literal["stdio", "http", "sse"]
     if named in ("stdio", "local"):
@@ -285,13 +285,7 @@ def _kind(entry: Mapping[str, Any]) -> Literal["stdio", "http", "sse"]:
     return kind
 
 
-def is_sse_url(url: str) -> bool:
-    """
-    Return whether a URL looks like an SSE endpoint.
-
-    :param url: The URL.
-    :returns: Whether its path ends in `/sse`.
-    """
+def _is_sse_url(url: str) -> bool:
     return url.partition("?")[0].rstrip("/").endswith("/sse")
 
 
@@ -411,7 +405,7 @@ def _from_text(text: Any) -> MCPServerInfo:
     text = os.fsdecode(text)
     if "://" in text or text.startswith("${"):
         url = from_template(text)
-        return SSEServerInfo(url=url) if is_sse_url(text) else StreamableHttpServerInfo(url=url, sse_fallback=True)
+        return SSEServerInfo(url=url) if _is_sse_url(text) else StreamableHttpServerInfo(url=url, sse_fallback=True)
     path = Path(text)
     interpreter = _INTERPRETERS.get(path.suffix)
     if interpreter is not None and path.is_file():
