@@ -113,24 +113,13 @@ class _ServedStore(Source):
         ]
 
     async def list_resources(self) -> Sequence[Resource]:
-        """
-        List the resource that has the documents of the store.
-        """
         return [self._resource]
 
     async def list_resource_templates(self) -> Sequence[ResourceTemplate]:
-        """
-        List the templates for reading a document and for searching.
-        """
         return self._templates
 
     async def find_resources(self, uri: str) -> Sequence[Resource]:
-        """
-        Find the store or a document by its URI, without accessing the store: that happens when the document is read.
-
-        :param uri: The URI.
-        :returns: The resource, whether the store has the document or not; empty if the URI is not of this store.
-        """
+        # The store is accessed only when the document is read, so it may not have the document.
         if uri == self._uri:
             return [self._resource]
         store, _, encoded_id = uri.rpartition("/")

@@ -379,12 +379,6 @@ class _RemoteTemplate(ResourceTemplate):
     _parsed: UriTemplate | None = PrivateAttr(default=None)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
-        """
-        Match a URI. Unlike FastMCP, this supports operators as in `{+path}`.
-
-        :param uri: The URI.
-        :returns: The values of the variables, in which FastMCP looks for hostile paths; None if it does not match.
-        """
         # FastMCP 4.2 takes an operator for a part of the name, and refuses absolute paths as its value.
         known = None if _UNSUPPORTED_OPERATOR.search(self.uri_template) else super().matches(uri)
         if known is not None or self._parsed is None:
@@ -397,13 +391,6 @@ class _RemoteTemplate(ResourceTemplate):
         return {name: text.lstrip("/") for name, text in texts.items()}
 
     async def create_resource(self, uri: str, params: dict[str, Any]) -> Resource:  # noqa: ARG002
-        """
-        Make the resource of a URI.
-
-        :param uri: The URI.
-        :param params: The parameters in it.
-        :returns: The resource.
-        """
         return self._source.resource(uri, name=self.name, mime_type=self.mime_type)
 
 
@@ -412,13 +399,6 @@ class _RemotePrompt(Prompt):
     _remote_name: str = PrivateAttr()
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
-        """
-        Get the prompt.
-
-        :param arguments: Its arguments.
-        :returns: The messages.
-        :raises PromptError: If the other server does not return it.
-        """
         try:
             result = await self._toolset.get_prompt_async(self._remote_name, arguments)
         except MCPError as error:
