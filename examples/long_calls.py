@@ -6,7 +6,7 @@
 A call that waits for an answer until tomorrow (Haystack 2 and 3).
 
 An Agent books a room, and the hotel asks for the number of nights, which only the guest knows. The call is left open and
-stored in a file. The next day the guest answers, and the call continues; with a server over HTTP, in any process.
+stored in a file. The next day the guest answers, and the call continues, in any process. `servers/hotel.py` allows that.
 """
 
 import json

@@ -9,10 +9,13 @@ A hotel as an MCP server. Its tools ask the client for something: the user's inp
 from typing import Annotated
 
 from mcp.server.mcpserver import Elicit, MCPServer, Resolve, Sample
+from mcp.server.request_state import RequestStateSecurity
 from mcp.types import CreateMessageResult, SamplingMessage, TextContent
 from pydantic import BaseModel, Field
 
-server = MCPServer("hotel", version="1.0.0", log_level="WARNING")
+# By default, users have ten minutes to answer, and the process that asked must still run. A real key is a secret.
+WITHIN_A_WEEK = RequestStateSecurity(keys=["an example of a key, which is not secret"], ttl=7 * 86_400)
+server = MCPServer("hotel", version="1.0.0", log_level="WARNING", request_state_security=WITHIN_A_WEEK)
 
 
 class Stay(BaseModel):
