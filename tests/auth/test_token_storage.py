@@ -42,7 +42,7 @@ from tests.support.prepared import PreparedProcess
 from tests.support.processes import end
 from tests.support.rows import rows
 from tests.support.token_network import BACK, TokenNetwork
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import wait_until, wait_until_async
 
 ROOT = Path(__file__).parents[2]
 
@@ -357,9 +357,7 @@ async def test_a_process_that_waits_for_the_login_of_another_one_logs_that(tmp_p
 
     async with FileTokenStorage(str(tmp_path)).lock(KEY):
         waiting = asyncio.create_task(wait_for_lock())
-        async with asyncio.timeout(LIMIT):
-            while "Another process is getting a token" not in caplog.text:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: "Another process is getting a token" in caplog.text, "the warning")
     await waiting
 
 
