@@ -198,7 +198,9 @@ class OpenRun(CallRecorder):
         # The number of replies so far, and the number of equal calls and values.
         self._steps: Counter[Scope] = Counter()
         self._occurrences: Counter[tuple[Any, ...]] = Counter()
+        # Which of the equal ones have no result, so that the next try gets their places.
         self._freed: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
+        # The errors of calls in doubt that code has not tried again.
         self._doubts: dict[Place, MCPCallInDoubtError] = {}
         self._open_requests: set[Scope] = set()
         self._calls_in_flight = 0
@@ -382,8 +384,9 @@ class OpenRun(CallRecorder):
         try:
             if entry is None:
                 # Code may have hidden the error, such as an agent as a tool that the journal does not record.
-                for doubt in [each for at, each in list(self._doubts.items()) if at.scope == place.scope]:
-                    raise doubt
+                hidden = [each for at, each in list(self._doubts.items()) if at.scope == place.scope]
+                if hidden:
+                    raise hidden[0]
                 self._check_before(place, request)
             elif differences := _differences_of_requests(entry.request, request):
                 msg = f"request {place.step + 1} to '{name}' is not the one that is recorded: {differences}"

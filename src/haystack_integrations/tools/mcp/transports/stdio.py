@@ -376,6 +376,13 @@ class StdioTransport(Transport):
             asyncio.get_running_loop().remove_writer(self._stdin.fileno())
             self._writable.set()
 
+    @property
+    def has_closed_output(self) -> bool:
+        """
+        Whether the process, which was started, has closed its standard output.
+        """
+        return bool(self._stdout.closed)
+
     async def exit_code(self, timeout: float = 1.0) -> int | None:
         """
         Wait for the exit code. The last lines on standard error are read by then.
@@ -634,7 +641,7 @@ class StdioClient(WireClient):
             return f"the server process ended or closed its output{self._last_lines()}"
         code = await transport.exit_code()
         if code is None:
-            event = f"closed its {'output' if transport._stdout.closed else 'input'}"
+            event = f"closed its {'output' if transport.has_closed_output else 'input'}"
         else:
             event = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         return f"the server process {event}{self._last_lines()}"
