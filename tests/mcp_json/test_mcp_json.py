@@ -389,6 +389,12 @@ def test_the_workspace_of_a_file_in_its_clients_folder_is_the_parent_folder(tmp_
     assert toolset.server_info.args == [str(file.parents[1]), "project", str(Path.home()), os.sep * 2]
 
 
+def test_the_path_of_the_file_may_begin_at_the_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: str(path).replace("~", str(tmp_path)))
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"one": {"command": "x"}}}))
+    assert len(load_mcp_toolsets("~/mcp.json")) == 1
+
+
 def test_a_file_can_be_read_without_a_home_directory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # like in a container with an unknown user
     assert load({"command": "x", "envFile": "~/.env"}).server_info.command == "x"

@@ -102,9 +102,9 @@ def load_mcp_toolsets(
     Environment variables (`${NAME}`, `${NAME:-default}`, `${env:NAME}` and other clients' notations), including those
     of an `envFile`, become Secrets: they are resolved when connecting to a server, and stored by name.
 
-    :param config: Path of the JSON file, or its content. Comments and trailing commas are allowed, as in VS Code. The
-        servers are under `mcpServers`, or under `servers` as in VS Code, `mcp` as in OpenCode, or
-        `context_servers` as in Zed.
+    :param config: Path of the JSON file, in which `~` is the home directory, or its content. Comments and trailing
+        commas are allowed, as in VS Code. The servers are under `mcpServers`, or under `servers` as in VS Code, `mcp`
+        as in OpenCode, or `context_servers` as in Zed.
     :param servers: Names of the servers to load. Default: all that are not disabled.
     :param prefix_tool_names: Whether to prefix the names of tools with the name of their server. An entry's
         `tool_name_prefix` takes precedence.
@@ -163,7 +163,7 @@ class Configuration:
         if is_text or not isinstance(config, (str, os.PathLike, Mapping)):
             msg = "`config` must be the path of a file, or its content as a dictionary (see json.loads)"
             raise ValueError(msg)
-        self._file = None if isinstance(config, Mapping) else Path(config)
+        self._file = None if isinstance(config, Mapping) else Path(os.path.expanduser(config))
         self.where: str = "the configuration" if self._file is None else str(self._file)
         self.content: Any = config if self._file is None else _load_file(self._file, self.where)
         self._is_checked = is_checked
