@@ -340,6 +340,23 @@ def test_a_call_refused_because_of_its_session_is_sent_again_in_a_new_one(
     assert server.sessions == 2 and f"({UNKNOWN_SESSION}); sending it again" in caplog.text
 
 
+@rows("use", lambda connection: connection.call_tool("pay"), lambda connection: connection.list_tools())
+def test_a_request_whose_last_attempt_meets_a_restarted_server_is_sent_again_in_a_new_session(use: Any) -> None:
+    attempts: list[httpx2.Response | Exception] = []
+
+    def restarting(server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response | None:
+        answered = attempts.pop(0) if attempts and server.session == FIRST else None
+        if isinstance(answered, Exception):
+            raise answered
+        return answered
+
+    server = HandshakeServer(restarting, restarting)
+    with MCPConnection(server.info(max_retries=2, base_delay=0.01)) as connection:
+        attempts += [httpx2.ConnectError("down"), httpx2.ConnectError("down"), httpx2.Response(404)]
+        use(connection)
+    assert server.sessions == 2
+
+
 @pytest.mark.parametrize("at_connect", [True, False])
 def test_the_error_for_sessions_that_only_one_of_several_workers_knows_names_the_cause(at_connect: bool) -> None:
     def other_worker(_server: HandshakeServer, _message: dict[str, Any]) -> httpx2.Response:

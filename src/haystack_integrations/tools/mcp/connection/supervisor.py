@@ -487,7 +487,7 @@ class Supervisor:
         :returns: The result.
         :raises MCPConnectionError: If there is no result.
         """
-        paused, attempt = 0.0, 0
+        paused, attempt, newest_before = 0.0, 0, self.generation
         while True:
             session = await self.ready_session(connection_timeout)
             try:
@@ -503,6 +503,8 @@ class Supervisor:
                 if interrupted.was_sent and not may_repeat:
                     msg = f"{with_full_stop(str(interrupted))} The server may have done what it was asked for."
                     raise MCPConnectionError(msg, self.server_info, operation) from interrupted
+                if session.generation <= newest_before and not interrupted.was_sent and not session.is_open:
+                    attempt = 0  # earlier attempts may have failed because the server was restarting
                 pause = self.delay(attempt)
                 paused += pause
                 is_for_long = self.throttle.seconds > timeout

@@ -20,6 +20,7 @@ Which calls are sent again (`ToolCall._retry_pause`):
     what happened                                              what is done
     a call provably did not run: the connection was refused,   it is sent again, up to `max_retries` times
     nothing was written, the server forgot the session
+    … a session from before the call: the server is back       likewise, counted anew
     … and the server would refuse it again (401, 403, 405)     never sent again
     a call was sent, and its outcome is unknown                sent again only if the tool may run twice: the server
                                                                annotates it so, and the user opted in
@@ -207,7 +208,7 @@ class ToolCall:
         """
         gate, request, limits = supervisor.gate, self.request, self.request.limits
         is_asked = self._reports is not None or request.report is not None or limits.reset_timeout_on_progress
-        attempt = 0
+        attempt, newest_before = 0, supervisor.generation
         while True:
             place = None if gate.max_in_flight is None and not gate.outcomes else await self._enter_gate(gate)
             entered_at = monotonic()
@@ -241,6 +242,12 @@ class ToolCall:
                 return result
             except Exception as error:
                 self._end_attempt()
+                if (
+                    isinstance(error, CallDidNotRunError)
+                    and error.lost_because is not None
+                    and self._session.generation <= newest_before
+                ):
+                    attempt = 0  # earlier attempts may have failed because the server was restarting
                 pause = self._retry_pause(attempt, error)
                 if pause is None:
                     self._record_outcome(error, entered_at)
