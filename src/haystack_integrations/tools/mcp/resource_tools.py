@@ -171,7 +171,6 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
 
     async def _read_text_async(self, **arguments: Any) -> str | list[ContentPart]:
         uri, offset = self._admit("read_resource", "uri", arguments)
-        await self._connection._start_async()  # so that the check does not import the SDK in this loop
         return self._format_contents(await self._connection.read_resource_async(self._check_uri(uri)), offset)
 
     def _may_read(self, uri: str) -> bool:

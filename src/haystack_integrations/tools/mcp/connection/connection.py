@@ -671,12 +671,6 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     async def _with_session(self, operation: Callable[[Supervisor], Coroutine[Any, Any, T]]) -> T:
         return await (await self._acquire_async()).run(operation, self.connection_timeout)
 
-    async def _start_async(self) -> None:
-        """
-        Acquire the sessions with the server, without opening one and without blocking the event loop.
-        """
-        await self._submit_async(self._acquire_async())
-
     async def _cached_listing(self, requested: Sequence[str] = ()) -> ToolListing:
         recorder, server = call_recorder.get(), self.server_info.describe()
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
