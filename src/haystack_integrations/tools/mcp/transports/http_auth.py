@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 
-import anyio.to_thread
 import httpx2
 
 from haystack_integrations.tools.mcp.auth.outgoing import REQUEST_TIMEOUT
 from haystack_integrations.tools.mcp.auth.request_auth import CustomAuth, OAuth, TokenSourceAuth, load_auth
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
@@ -40,7 +40,7 @@ async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterab
     try:
         config = info._oauth
         if config is None:
-            return CustomAuth(await anyio.to_thread.run_sync(load_auth, info.auth))
+            return CustomAuth(await start_in_thread(load_auth, info.auth))
         auth = config.create_auth(url)
     except Exception as error:
         msg = f"Failed to connect to {info.describe()}: authorization cannot begin: {error}"

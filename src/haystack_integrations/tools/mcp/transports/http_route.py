@@ -26,11 +26,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import anyio.to_thread
 import httpx2
 from haystack.utils import Secret
 
 from haystack_integrations.tools.mcp.auth.outgoing import PinnedTransport, uses_environment_proxies
+from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.redaction import redact_text, redact_url
 from haystack_integrations.tools.mcp.secret_template import value_of
@@ -77,7 +77,7 @@ async def find_route(info: HttpServerInfo) -> Route:
     if info.http_transport is None and isinstance(info.verify, bool) and info.client_cert is None:
         return _find_route(info)
     # In a thread, because it reads files or runs functions of the user.
-    return await anyio.to_thread.run_sync(_find_route, info, abandon_on_cancel=True)
+    return await start_in_thread(_find_route, info)
 
 
 def _find_route(info: HttpServerInfo) -> Route:
