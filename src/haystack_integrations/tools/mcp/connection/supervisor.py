@@ -8,8 +8,8 @@ The supervisor of one server's sessions, which runs in the executor's loop.
 .. code-block:: text
 
     IDLE ──use──> CONNECTING ──opened──> READY ──lost──> LOST ──use──> CONNECTING …
-      ^               │ failed: back to IDLE or LOST        │
-      └───────────────┴───────── close() ───────────────────┴──> CLOSED ──use──> CONNECTING …
+      │               │ failed: back to IDLE or LOST        │
+      └───────────────┴───────── close() ───────────────────┴──> CLOSED, for good: the next use makes another one
 
 One `Session` is one generation: its owner task opens the client, waits for its end and closes it. All other code posts
 requests and waits for results. All state is touched in the loop only, so there is no lock; other threads only read

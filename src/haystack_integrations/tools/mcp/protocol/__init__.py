@@ -7,5 +7,5 @@ One session with a server, below any policy: requests on the wire, and their fat
 
 An exchange is one request; its fate only moves forward, from new to sent to answered, refused or lost. A channel holds
 the exchanges in flight, and a `Transport` carries them. `WireClient` is a session over a transport, in the revision
-of the protocol that both sides speak. Nothing here decides whether a request is sent again.
+of the protocol that both sides speak. Nothing here decides whether a request that was lost is sent again.
 """
