@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, TypeVar, Unpack
 
 from haystack import logging
@@ -60,7 +59,7 @@ from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import LoopReports, ThreadReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters, texts
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
-from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
+from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher, next_tick
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import texts_in
 from haystack_integrations.tools.mcp.request_context import current_caller
@@ -676,9 +675,9 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         if recorder is not None and (recorded := recorder.listing(server)) is not None:
             self._recorded_instructions = recorded.instructions
             return recorded
-        since = monotonic()
+        began = next_tick()
         listing = await self._with_session(lambda supervisor: supervisor.cached_listing(self.connection_timeout))
-        if listing.requested_at < since and not {tool.name for tool in listing.tools}.issuperset(requested):
+        if listing.tick < began and not {tool.name for tool in listing.tools}.issuperset(requested):
             # Another user requested this listing earlier; the server may have added the tool without a notification.
             listing = await self._fresh_listing()
         if recorder is not None:

@@ -97,8 +97,8 @@ class ToolListing:
     :param tools: The tools.
     :param caller: The key of the identity that requested it; None for the server info's own.
     :param generation: The number of the session.
-    :param requested_at: When it was requested, in the seconds of `time.monotonic`.
-    :param expires_at: Until when the server allows caching it, in the same seconds; None if it does not say.
+    :param expires_at: Until when the server allows caching it, in the seconds of `time.monotonic`; None if it does not
+        say.
     :param instructions: The instructions that the server gave when the session was opened.
     """
 
@@ -106,7 +106,6 @@ class ToolListing:
     tools: list[types.Tool] = field(default_factory=list)
     caller: Any = None
     generation: int = 0
-    requested_at: float = 0.0
     expires_at: float | None = None
     instructions: str | None = None
 

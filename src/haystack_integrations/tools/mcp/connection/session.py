@@ -380,7 +380,7 @@ class Session(SessionOwner):
     async def _run(self, opened: asyncio.Future[None]) -> None:
         try:
             self.life.opening()
-            tick, requested_at = next_tick(), monotonic()
+            tick = next_tick()
             self._is_connecting = True
             try:
                 tools = await self.client.connect()
@@ -392,7 +392,7 @@ class Session(SessionOwner):
             self.details = self.client.details()
             self.is_stateless = self.client._is_stateless
             self.generation = next(_generations)
-            self._note_listing(tools, tick, requested_at)
+            self._note_listing(tools, tick)
             self.life.opened()
             self.opened_at = monotonic()
             if not opened.done():
@@ -503,18 +503,17 @@ class Session(SessionOwner):
 
         :returns: The tools; those from the opening if the client cannot ask again.
         """
-        tick, requested_at = next_tick(), monotonic()
+        tick = next_tick()
         tools = await self.read("list_tools", lambda client: client.list_tools())
-        return self.listing if tools is None else self._note_listing(tools, tick, requested_at)
+        return self.listing if tools is None else self._note_listing(tools, tick)
 
-    def _note_listing(self, tools: list[types.Tool], tick: int, requested_at: float) -> ToolListing:
+    def _note_listing(self, tools: list[types.Tool], tick: int) -> ToolListing:
         ttl = self.client.tools_ttl
         listing = ToolListing(
             tick,
             tools,
             caller=current_identity.get().key,
             generation=self.generation,
-            requested_at=requested_at,
             expires_at=None if ttl is None else monotonic() + ttl,
             instructions=self.details.instructions,
         )
