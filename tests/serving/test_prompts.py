@@ -111,7 +111,8 @@ async def test_any_component_with_a_prompt_may_be_served() -> None:
 
 async def test_options_choose_what_clients_see() -> None:
     shown = {"name": "question", "title": "A question", "description": "Asks what something is."}
-    chosen = {"bound": {"language": Depends(lambda: "German")}, "inputs": {"subject": "thing"}}
+    inputs = {"subject": "thing", "tongue": "language"}
+    chosen = {"bound": {"language": Depends(lambda: "German")}, "inputs": inputs}
     options = {"ask": ServeOptions(**shown, tags={"qa"}, version="2", **chosen)}
     async with client_of(options, ask=chat_builder()) as client:
         [prompt] = await client.list_prompts()

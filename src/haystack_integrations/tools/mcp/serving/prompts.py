@@ -143,15 +143,11 @@ def _variables_by_argument(name: str, variables: Sequence[str], options: ServeOp
     """
     Return the variables that clients set, by the names of the arguments.
     """
-    given = options.inputs
-    by_argument: dict[str, Any]
-    if given is None:
-        by_argument = {each: each for each in variables if each not in options.bound}
-    else:
-        by_argument = dict(given) if isinstance(given, Mapping) else {each: each for each in given}
+    chosen: Any = variables if options.inputs is None else options.inputs
+    by_argument = dict(chosen) if isinstance(chosen, Mapping) else {each: each for each in chosen}
     named = [*by_argument.values(), *options.bound]
     check_known(f"options[{name!r}]", named, variables, "the variables of the prompt")
-    return by_argument
+    return {argument: variable for argument, variable in by_argument.items() if variable not in options.bound}
 
 
 def _mcp_messages(message: ChatMessage, options: ServeOptions) -> list[Message]:
