@@ -12,6 +12,7 @@ import enum
 import json
 import logging
 import threading
+import time
 import uuid
 from base64 import b64encode
 from collections import UserString, deque
@@ -223,6 +224,22 @@ async def test_a_generator_that_waits_does_not_block_other_calls():
             await wait_until_async(started.is_set, "the generator runs")
             may_go.set()
             assert "went" in (await calling).content[0].text
+
+
+async def test_checking_a_long_result_does_not_block_other_calls():
+    def measure() -> list[float]:
+        return [0.5] * 30_000
+
+    # Not with a client, which checks the result in this event loop, too.
+    [tool] = await create_mcp_server("lab", tools=[measure]).list_tools()
+    longest, begin = 0.0, time.monotonic()
+    measuring = asyncio.create_task(tool.run({}))
+    while not measuring.done():
+        since = time.monotonic()
+        await asyncio.sleep(0.01)
+        longest = max(longest, time.monotonic() - since)
+    assert len((await measuring).structured_content["result"]) == 30_000
+    assert longest < (time.monotonic() - begin) / 2
 
 
 LONG = Document(

@@ -527,7 +527,7 @@ class ServedTool(Tool):
                     check = partial(self._arguments.check, arguments, strict=strict)
                     is_long = len(repr(arguments)) > _MAX_LENGTH_CHECKED_IN_LOOP
                     checked = await anyio.to_thread.run_sync(check, abandon_on_cancel=True) if is_long else check()
-                    return self._results.result(await self._call({**checked, **bound}, context))
+                    return await self._results.result(await self._call({**checked, **bound}, context))
             except TimeoutError:
                 if not limit.expired():
                     raise

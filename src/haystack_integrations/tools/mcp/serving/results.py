@@ -26,6 +26,7 @@ from enum import Enum
 from math import isfinite
 from typing import Any
 
+import anyio.to_thread
 from fastmcp.exceptions import ToolError
 from fastmcp.tools.base import InputRequiredToolResult, ToolResult
 from fastmcp.utilities.types import Audio, File, Image
@@ -55,6 +56,10 @@ _MISSING = frozenset({"NaTType", "NAType"})
 # clients accept events of at most 1 MiB in a stream. Models see that beginning.
 _MAX_REPEATED_LENGTH, _BEGINNING_LENGTH = 200_000, 20_000
 
+# A result with more values than this is checked against its output schema in a thread. A list of 100,000 numbers takes
+# some seconds, which would block other calls.
+_MAX_CHECKED_IN_LOOP = 2_000
+
 
 @dataclass
 class JsonWriter:
@@ -63,10 +68,12 @@ class JsonWriter:
 
     :param options: The options, with the limits.
     :param notes: Notes for the client about what a limit has cut.
+    :param count: How many values were converted.
     """
 
     options: ServeOptions
     notes: list[str] = field(default_factory=list)
+    count: int = 0
 
     def write(self, value: Any) -> Any:
         """
@@ -75,6 +82,7 @@ class JsonWriter:
         :param value: Any value.
         :returns: A value for `json.dumps`: dictionaries, lists, texts, numbers, booleans and None.
         """
+        self.count += 1
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Enum):
@@ -253,7 +261,7 @@ class ResultWriter:
             self._validator = Draft202012Validator(output_schema, registry=Registry())
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
-    def result(self, value: Any) -> ToolResult:
+    async def result(self, value: Any) -> ToolResult:
         """
         Convert a return value of the tool to the result of the call.
 
@@ -272,7 +280,10 @@ class ResultWriter:
         is_same = not isinstance(value, Answer)
         value, shown = (value, value) if is_same else (value.value, value.shown)
         written = writer.write(value) if self._validator or not _only_content(value) else None
-        structured = self._structured(written)
+        if writer.count > _MAX_CHECKED_IN_LOOP:
+            structured = await anyio.to_thread.run_sync(self._structured, written, abandon_on_cancel=True)
+        else:
+            structured = self._structured(written)
         content = _content(shown, writer, written if is_same else None)
         if structured is not None:
             content = [part for block in content for part in _without_repetition(block, structured, is_same=is_same)]
