@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import pytest
 from fastmcp import Client, Context, FastMCP
-from fastmcp.dependencies import Depends
+from fastmcp.dependencies import CallArgument, Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.function_tool import FunctionTool
@@ -260,6 +260,19 @@ async def test_contexts_dependencies_and_defaults_of_pydantic_are_injected_and_h
             with pytest.raises(ToolError, match="there is no argument 'user'"):
                 await client.call_tool(name, {"text": "tea", "user": "eve"})
     assert [each["msg"] if isinstance(each, dict) else each for each in told] == ["looking", 1]
+
+
+async def test_an_argument_may_be_for_a_dependency_only():
+    def user(token: str = CallArgument()) -> str:
+        return f"the one with {token}"
+
+    def brew(kind: str, user: str = Depends(user)) -> str:
+        return f"{kind} for {user}"
+
+    server = create_mcp_server("shop", tools=[brew])
+    if "token" not in (await server.get_tool("brew")).parameters["properties"]:
+        pytest.skip("FastMCP 4.1 has no such arguments")
+    assert (await called(server, "brew", kind="tea", token="x")).data == "tea for the one with x"
 
 
 def seek(text: str, count: Annotated[int, "How many"] = 1) -> str:

@@ -99,6 +99,7 @@ def serve_function(
     }
     inputs = InputSchema(given) if given else None
     function_to_call = parsed.fn
+    taken = inspect.signature(function_to_call).parameters
     is_async = inspect.iscoroutinefunction(function_to_call) or inspect.isasyncgenfunction(function_to_call)
 
     @functools.wraps(without_injected_parameters(function_to_call))
@@ -113,7 +114,8 @@ def serve_function(
         except ValidationError as error:
             raise invalid_arguments(call.tool_name, reasons_of(error)) from None
         async with resolve_dependencies(function_to_call, given) as resolved:
-            kwargs = {**resolved, **_resolved_by_docket.get()}
+            # FastMCP 4.2 also has arguments that only dependencies take (`CallArgument`).
+            kwargs = {name: each for name, each in {**resolved, **_resolved_by_docket.get()}.items() if name in taken}
             if is_async or not parsed.run_in_thread:
                 result = function_to_call(**kwargs)
             else:
