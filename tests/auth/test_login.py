@@ -159,6 +159,17 @@ async def test_tokens_are_revoked_by_the_client_that_got_them(by: str) -> None:
         assert {form["client_assertion"] for form in network.forms("/revoke")} == {"the-secret"}
 
 
+async def test_an_access_token_that_the_server_cannot_revoke_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    network = TokenNetwork()
+    unsupported = httpx2.Response(400, json={"error": "unsupported_token_type"})
+    network.answers["/revoke"] = [httpx2.Response(200), unsupported]
+    auth = network.person()
+    network.token["refresh_token"] = "the-refresh"
+    await network.use(auth)
+    assert await auth.log_out(None) is True
+    assert len(network.asked("/revoke")) == 2 and not caplog.text
+
+
 async def test_a_logout_waits_for_a_running_refresh_and_revokes_its_tokens() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     auth = network.auth(client_id="me", grant_type="authorization_code", token_storage=storage)

@@ -458,7 +458,9 @@ class Flow(ABC):
                 if self.client is not None and tokens.get(hint):
                     form = {"token": tokens[hint], "token_type_hint": hint}
                     response = await self._post_authenticated(endpoint, form, "revoking the token")
-                    response.raise_for_status()
+                    # Servers cannot revoke access tokens that are JWTs (RFC 7009, 2.2.1); these expire soon.
+                    if json_object(response).get("error") != "unsupported_token_type":
+                        response.raise_for_status()
         except (MCPAuthorizationError, httpx2.HTTPStatusError, ValueError) as error:
             status = error.response.status_code if isinstance(error, httpx2.HTTPStatusError) else None
             logger.warning(
