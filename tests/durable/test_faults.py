@@ -138,6 +138,26 @@ def test_a_reply_that_the_database_refuses_is_kept_until_it_accepts_it(journal, 
     assert (len(model.turns), refusals) == (1, [])
 
 
+def test_a_write_whose_answer_is_lost_is_made_again(journal, server, monkeypatch):
+    execute, lost = Store._execute, []
+
+    def lose_each_first_answer(self: Store, statement: Any, **values: Any) -> Any:
+        done = execute(self, statement, **values)
+        written = values.get("kind") or values.get("new_state")
+        if statement in (self._statements.insert, self._statements.finish) and written not in lost:
+            lost.append(written)
+            raise MCPRunError("The journal cannot be used: the connection was lost")
+        return done
+
+    monkeypatch.setattr(Store, "_execute", lose_each_first_answer)
+    model = journal.generator(ScriptedChatGenerator([say("hello")]))
+    with MCPToolset(server.info) as tools, journal.run("run"):
+        model.run([ChatMessage.from_user("hi")])
+        tools["look"].call()
+    assert (lost, len(server.calls)) == (["reply", "call", "done"], 1)
+    assert [each.state for each in journal.calls("run")] == ["done", "done"]
+
+
 def test_no_call_is_sent_on_a_full_disk_and_a_result_is_kept_until_there_is_space(journal, server, monkeypatch):
     limit_pages(journal, 0)
     noted = threading.Event()
@@ -175,7 +195,7 @@ def test_a_run_ends_with_the_reason_if_the_database_always_refuses_a_result(jour
         with pytest.raises(MCPRunError, match="too big"), journal.run("run"):
             tools["look"].call()  # the lease is renewed meanwhile
     assert [each.state for each in journal.calls("run")] == ["started"]
-    assert caplog.text.count("The outcome of 'look' in run 'run' was not written, and is tried again") == 1
+    assert caplog.text.count("The record of 'look' in run 'run' was not written, and is tried again") == 1
 
 
 async def test_a_failing_database_does_not_hide_why_a_run_ended(journal, monkeypatch, caplog):

@@ -27,6 +27,7 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -69,7 +70,7 @@ OnUnknown: TypeAlias = Literal["error", "model"] | Callable[["UnknownCall"], Lit
 # The name in `_meta` of a call's idempotency key, which is the same at every attempt.
 KEY_IN_META: Final = "ai.deepset.haystack/idempotency-key"
 
-# Seconds between two attempts to write a result into a database that cannot be reached.
+# Seconds between two attempts to write into a database that cannot be reached.
 _WRITE_RETRY_PAUSE: Final = 0.2
 
 # The text for a model about a call that may have run.
@@ -327,9 +328,7 @@ class OpenRun(CallRecorder):
         self._check_before(place, request)
         insert = partial(self._store.insert, self._lease, place, request, **result)
         try:
-            # Replies and decisions cost money or a person's time. The others can be made again.
-            is_kept = place.kind in ("reply", "decision")
-            entry = self._write_until_the_lease_ends(insert, place) if is_kept else insert()
+            entry = self._write_until_the_lease_ends(insert, place)
         except MCPRunError:
             self._free_place(place)
             raise
@@ -648,7 +647,7 @@ class OpenRun(CallRecorder):
                     raise
                 if not has_failed:
                     logger.warning(
-                        "The outcome of '{step}' in run '{run}' was not written, and is tried again: {error}",
+                        "The record of '{step}' in run '{run}' was not written, and is tried again: {error}",
                         step=place.name,
                         run=self.name,
                         error=str(error),
@@ -665,7 +664,7 @@ class OpenRun(CallRecorder):
         :param result: The result, the error or the handle; None without one.
         :raises MCPRunError: If another process has sent the call again, or the journal can no longer be reached.
         """
-        finish = partial(self._store.finish, self._lease, entry, state=state, result=result)
+        finish = partial(self._store.finish, self._lease, entry, state=state, result=result, ended=time.time())
         try:
             is_noted = self._write_until_the_lease_ends(finish, entry.place)
         except MCPRunError:

@@ -30,7 +30,7 @@ from cryptography.fernet import Fernet, InvalidToken
 from sqlalchemy import event
 from sqlalchemy.dialects.postgresql import insert as insert_into_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_into_sqlite
-from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from haystack_integrations.tools.mcp.errors import MCPRunError
@@ -158,7 +158,14 @@ class _Statements:
         self.entries = sql.select(_ENTRIES).where(is_of).order_by(entries.number)
         written = [column for column in _ENTRIES.c if column.name != "number"]
         values = sql.select(*(parameter(each.name, type_=each.type) for each in written)).where(is_latest)
-        self.insert = sql.insert(_ENTRIES).from_select(written, values).returning(entries.number)
+        inserted = insert(_ENTRIES).from_select(written, values)
+        new_one = inserted.excluded
+        self.insert = inserted.on_conflict_do_update(
+            index_elements=["run", *PLACE],
+            set_={"result": new_one.result},
+            # The connection was lost after this write, so that it is made again.
+            where=sql.and_(entries.epoch == new_one.epoch, entries.state == new_one.state),
+        ).returning(entries.number)
         is_open = sql.or_(*(entries.state == each for each in _OPEN_STATES))
         # The run must match as well, because SQLite reuses the numbers of deleted entries.
         is_entry = sql.and_(
@@ -166,7 +173,10 @@ class _Statements:
             entries.epoch == parameter("own_epoch"),
             entries.run == parameter("run"),
         )
-        self.finish = sql.update(_ENTRIES).where(is_entry, is_open).values(new("state", "result", "ended"))
+        is_again = entries.ended == parameter("new_ended", type_=sql.Float)  # likewise
+        self.finish = (
+            sql.update(_ENTRIES).where(is_entry, sql.or_(is_open, is_again)).values(new("state", "result", "ended"))
+        )
         again = new("epoch", "attempt", "started", "state", "result")
         self.begin_again = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest).values(again)
         free = sql.select(sql.literal(1)).where(runs.name == parameter("name"), is_free).exists()
@@ -387,7 +397,6 @@ class Store:
         :param statement: One of `_statements`.
         :param values: Its parameters.
         :returns: The rows, and how many were changed.
-        :raises IntegrityError: If there is an equal entry. SQLite raises `sqlite3.IntegrityError`.
         :raises MCPRunError: If the journal cannot be used.
         """
         try:
@@ -403,8 +412,6 @@ class Store:
                 cursor = self._sqlite_connection.cursor()  # SQLAlchemy's own connection would take twice as long
                 cursor.execute(text, [given[name] for name in order])
                 return cursor.fetchall(), cursor.rowcount
-        except (IntegrityError, sqlite3.IntegrityError):
-            raise
         except (SQLAlchemyError, sqlite3.Error) as error:
             reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
             msg = f"The journal {self.describe()} cannot be used: {reason}"
@@ -564,7 +571,7 @@ class Store:
         self, lease: Lease, place: Place, request: Any, *, state: str = "started", result: Any = None
     ) -> Entry | None:
         """
-        Insert an entry, if the lease is the latest one.
+        Insert an entry, if the lease is the latest one. An insertion may be repeated under the same lease.
 
         :param lease: The lease.
         :param place: Identifies the entry within the run.
@@ -581,10 +588,7 @@ class Store:
             "request": self._dumps(request),
             "result": self._stored(state, result),
         }
-        try:
-            done, _ = self._execute(self._statements.insert, **vars(place), **fields, **values)
-        except (IntegrityError, sqlite3.IntegrityError):
-            return None
+        done, _ = self._execute(self._statements.insert, **vars(place), **fields, **values)
         if not done:
             return None
         return Entry(**fields, number=done[0][0], place=place, request=request, result=result)
@@ -610,7 +614,7 @@ class Store:
         condition = {"run": lease.run, "epoch": lease.epoch, "own_number": entry.number, "own_epoch": entry.epoch}
         return self._changes(self._statements.begin_again, **condition, **changes)
 
-    def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any) -> bool:
+    def finish(self, lease: Lease, entry: Entry, *, state: str, result: Any, ended: float) -> bool:
         """
         Record the outcome of a call. A later lease of the run does not prevent that, unless the call was sent again.
 
@@ -618,9 +622,10 @@ class Store:
         :param entry: The call.
         :param state: "done", "failed", "pending", or "started" if only the handle is to be forgotten.
         :param result: The result, the error or the handle; None without one.
+        :param ended: When it ended. The same time shows that this write is repeated.
         :returns: Whether it was recorded.
         """
-        changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
+        changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": ended}
         condition = {"run": lease.run, "own_number": entry.number, "own_epoch": entry.epoch}
         return self._changes(self._statements.finish, **condition, **changes)
 
