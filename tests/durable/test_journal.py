@@ -66,7 +66,7 @@ from tests.servers.asking_server import build_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
-from tests.support.waiting import wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 GO = [ChatMessage.from_user("go")]
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}, "key": {"type": "string"}}}
@@ -589,6 +589,47 @@ async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(
         with pytest.raises(MCPCallInDoubtError):
             await tools["pay"].call_async(amount=1)
     assert len(sent) == 1 + has_equal_call
+
+
+@pytest.mark.parametrize(
+    ("hangs", "may_have_run"), [("the database", False), ("the connection", False), ("an interceptor", True)]
+)
+async def test_a_call_that_was_given_up_before_it_was_sent_is_made_when_the_run_continues(
+    journal, bank, monkeypatch, hangs, may_have_run
+):
+    begun, goes_on, insert = asyncio.Event(), threading.Event(), Store.insert
+
+    async def hang(*_: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        await asyncio.Future()
+
+    def insert_late(*args: Any, **options: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        goes_on.wait(LIMIT)
+        return insert(*args, **options)
+
+    async def pay() -> None:
+        async with journal.run("run"):
+            await tools["pay"].call_async(amount=1)
+
+    loop = asyncio.get_running_loop()
+    with MCPToolset(bank.info, interceptors=[hang] if hangs == "an interceptor" else None) as tools:
+        tools.warm_up()
+        with monkeypatch.context() as patched:
+            if hangs == "the database":
+                patched.setattr(Store, "insert", insert_late)
+            elif hangs == "the connection":
+                patched.setattr(MCPConnection, "_deliver_async", hang)
+            run = asyncio.create_task(pay())
+            await begun.wait()
+            run.cancel()
+            await asyncio.wait([run])
+            goes_on.set()
+            state = "started" if may_have_run else "failed"
+            await wait_until_async(lambda: [each.state for each in journal.calls("run")] == [state], "the record")
+        with pytest.raises(MCPCallInDoubtError) if may_have_run else nullcontext():
+            await pay()
+        assert len(bank.calls) == (not may_have_run)
 
 
 def test_declared_secrets_are_not_written(journal, bank, tmp_path):

@@ -798,6 +798,7 @@ class MCPTool(ToolBase, Tool):
             secrets=[*texts_in(sent.hidden), *sent.secrets],
             may_repeat=self._may_repeat_recorded,
             key_argument=self.tool_options.idempotency_argument,
+            is_intercepted=bool(self._connection.interceptors),
         )
 
     def _prepare(

@@ -203,6 +203,7 @@ class RecordedCall:
     :param secrets: Texts that must not be recorded.
     :param may_repeat: Returns whether the tool may run twice. It may ask the server, in the caller's thread.
     :param key_argument: The argument that gets the key of the call, if there is one.
+    :param is_intercepted: Whether interceptors get the call before it is sent.
     """
 
     request: CallRequest
@@ -210,6 +211,7 @@ class RecordedCall:
     may_repeat: Callable[[], bool]
     secrets: list[str] = field(default_factory=list)
     key_argument: str | None = None
+    is_intercepted: bool = False
 
 
 @dataclass(frozen=True)

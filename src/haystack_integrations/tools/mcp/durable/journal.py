@@ -525,6 +525,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         with opened.running(entry):
+            opened.note_sent(entry)
             try:
                 with _errors_of_run():
                     result = super().invoke(**kwargs)
@@ -543,6 +544,7 @@ class _JournaledTool(Tool):
         if not is_due:
             return self._recorded_result(entry)
         with opened.running(entry):
+            opened.note_sent(entry)
             try:
                 with _errors_of_run():
                     result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]

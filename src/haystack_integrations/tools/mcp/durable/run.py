@@ -203,6 +203,8 @@ class OpenRun(CallRecorder):
         self._freed: defaultdict[tuple[Any, ...], set[int]] = defaultdict(set)
         # The errors of calls in doubt that code has not tried again.
         self._doubts: dict[Place, MCPCallInDoubtError] = {}
+        # The calls that are recorded and not sent yet, by their numbers.
+        self._unsent: dict[int, Entry] = {}
         self._open_requests: set[Scope] = set()
         self._calls_in_flight = 0
         self._deadline = deadline
@@ -259,10 +261,13 @@ class OpenRun(CallRecorder):
 
         :param error: The error that ended the run, which can then be continued; None if the run is done.
         """
-        self._ended.set()
+        with self._lock:
+            self._ended.set()
         self._store.stop_renewing(self.renew_lease)
         if self._pid != os.getpid():
             return
+        for entry in self._unsent.values():
+            self._take_back(entry)
         if self._calls_in_flight:
             # Calls under way still write their results under this lease, so it is left to expire.
             logger.warning(
@@ -334,8 +339,39 @@ class OpenRun(CallRecorder):
             raise
         if entry is None:
             self._has_lost_lease = True
+        elif entry.state == "started":
+            return self._keep_unsent(entry)
         self._check_may_go_on()  # again, because the process may have been suspended since the first check
         return entry  # type: ignore[return-value]
+
+    def _keep_unsent(self, entry: Entry) -> Entry:
+        # The end of the run takes it back if its caller gives up before it is sent.
+        try:
+            with self._lock:
+                self._check_may_go_on()
+                self._unsent[entry.number] = entry
+        except MCPRunError:
+            self._take_back(entry)
+            raise
+        return entry
+
+    def note_sent(self, entry: Entry) -> None:
+        """
+        Note that a call is sent now, or its tool run.
+
+        :param entry: The call.
+        :raises MCPRunError: If the run cannot go on here.
+        """
+        with self._lock:
+            self._check_may_go_on()
+            self._unsent.pop(entry.number, None)
+
+    def _take_back(self, entry: Entry) -> None:
+        result = failure("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
+        try:
+            self._store.finish(self._lease, entry, state="failed", result=result, ended=time.time())
+        except MCPRunError as error:  # then it counts as a call that may have run
+            logger.warning("A call that was not sent stays in doubt: {error}", error=str(error))
 
     def _recall(self, place: Place, request: Any, entry: Entry | None) -> Recall:
         def record(result: Any) -> None:
@@ -442,17 +478,21 @@ class OpenRun(CallRecorder):
         """
         with self._lock:
             self._calls_in_flight += 1
+        is_given_up = False
         try:
             # A handler that answers the server runs on behalf of the call, which may not be sent in a continued run.
             with in_scope(scope_of_call(entry)):
                 yield
         except BaseException as error:
-            if isinstance(error, MCPRunError) or not isinstance(error, Exception):
+            is_given_up = not isinstance(error, Exception)
+            if is_given_up or isinstance(error, MCPRunError):
                 self._keep_without_result(entry)
             raise
         finally:
             with self._lock:
                 self._calls_in_flight -= 1
+                if not is_given_up:
+                    self._unsent.pop(entry.number, None)
 
     def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
         request = call.request
@@ -461,6 +501,8 @@ class OpenRun(CallRecorder):
         )
         if not is_due and entry.state == "failed":
             raise _error(entry.result, request)
+        if is_due and call.is_intercepted:
+            self.note_sent(entry)  # an interceptor may run the tool in another way
         return entry, is_due
 
     def _request(self, call: RecordedCall, entry: Entry) -> CallRequest:
@@ -477,7 +519,7 @@ class OpenRun(CallRecorder):
             continues=continues,
             on_pending=lambda pending: self._note_pending(entry, pending),
             on_answered=lambda: self._note_answered(entry),
-            before_send=self._check_may_go_on,
+            before_send=partial(self.note_sent, entry),
         )
 
     def _note_pending(self, entry: Entry, pending: MCPPendingCall) -> None:
@@ -495,7 +537,7 @@ class OpenRun(CallRecorder):
         """
         redactor = Redactor(call.secrets)
         name = call.request.display_name
-        if isinstance(error.__cause__, MCPRunError):  # of `_note_answered` or `_check_may_go_on`: nothing was sent
+        if isinstance(error.__cause__, MCPRunError):  # of `_note_answered` or `note_sent`: nothing was sent
             if entry.state == "started" and outcome_of(error) == "did_not_run":
                 self.record_state(entry, "failed", _stored_error(error, redactor, name))
             raise MCPRunError(str(error.__cause__)) from error
@@ -577,7 +619,7 @@ class OpenRun(CallRecorder):
         may_send = entry.state == "failed" or (may_recall and may_repeat())
         decision = "repeat" if may_send else self._decide(entry)
         if decision == "repeat":
-            return self._send_again(entry), True
+            return self._keep_unsent(self._send_again(entry)), True
         if decision == "error":
             raise self._in_doubt_error(entry, _in_doubt_message(self.name, entry))
         outcome = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
