@@ -266,7 +266,7 @@ class OpenRun(CallRecorder):
         self._store.stop_renewing(self.renew_lease)
         if self._pid != os.getpid():
             return
-        for entry in self._unsent.values():
+        for entry in list(self._unsent.values()):  # another thread may end a call meanwhile
             self._take_back(entry)
         if self._calls_in_flight:
             # Calls under way still write their results under this lease, so it is left to expire.
