@@ -122,6 +122,18 @@ def test_after_a_loss_it_listens_again_and_notifies_subscribers_that_may_have_mi
         wait_until(lambda: _call(toolset, "write", text="y") and not updates.empty(), "it is subscribed again")
 
 
+def test_a_server_with_sessions_that_was_restarted_is_listed_at_the_next_warm_up_without_a_call(reach):
+    reached = reach("sessions")
+    with MCPToolset(reached.info) as toolset:
+        toolset["offer"].invoke(name="extra")
+        toolset.refresh()
+        reached.server.kill()
+        reached.server.start()  # the restarted server no longer has the other tool
+        wait_until(lambda: toolset.connection.status().state == "lost", "the loss")
+        toolset.warm_up()
+        assert "extra" not in toolset
+
+
 def _call(toolset, name, /, **arguments):
     try:
         return toolset[name].invoke(**arguments)

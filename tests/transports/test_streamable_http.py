@@ -23,6 +23,7 @@ from haystack_integrations.tools.mcp.transports import streamable_http
 from haystack_integrations.tools.mcp.transports.http_client import StreamableHttpClient
 from haystack_integrations.tools.mcp.transports.http_route import open_transport
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
+from haystack_integrations.tools.mcp.transports.refusals import UNKNOWN_SESSION
 from haystack_integrations.tools.mcp.transports.server_infos import StreamableHttpServerInfo
 from haystack_integrations.tools.mcp.transports.streamable_http import StreamableHttpTransport
 from tests.support.exchanges import TestedChannel, channel_over, failure_of
@@ -422,6 +423,18 @@ class TestListening:
             await wait_until_async(lambda: len(channel.peer.notes) == 6, "the notes")
             assert time.monotonic() - began >= 0.45  # with a pause before each
         assert gets == [None, "1", "2", "3", "4", "5"]
+
+    @rows("refusal", "404 Not Found", "400 Bad Request")
+    async def test_a_server_that_has_had_a_stream_and_refuses_it_has_forgotten_the_session(self, refusal: str) -> None:
+        body = {"error": {"message": "Bad Request: No valid session ID provided"}}
+        answers = iter([chunked(b"retry: 10\n\n"), response("503 Service Unavailable"), response(refusal, body)])
+
+        async def get(_: HttpRequest) -> bytes:
+            return next(answers, response("503 Service Unavailable"))
+
+        async with listening(get) as channel:
+            await wait_until_async(lambda: bool(channel.peer.drains), "the end of the session")
+        assert channel.peer.drains == [UNKNOWN_SESSION]
 
     async def test_no_stream_is_opened_without_credentials_for_it(self) -> None:
         class NoCredentials(httpx2.Auth):

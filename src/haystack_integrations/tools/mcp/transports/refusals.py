@@ -240,6 +240,19 @@ def _session_loss_reason(response: httpx2.Response, error_body: _ErrorBody, exch
     return None if error_body.is_answer and error_body.code in _ERRORS_AFTER_PROCESSING else DOUBTFUL_SESSION
 
 
+def is_session_unknown(response: httpx2.Response, body: bytes) -> bool:
+    """
+    Return whether a server that had opened a stream for a session does not know the session any more.
+
+    :param response: Its response to the request for the stream.
+    :param body: The body.
+    :returns: Whether the stream is refused for that reason.
+    """
+    return response.status_code == httpx2.codes.NOT_FOUND or (
+        response.status_code == httpx2.codes.BAD_REQUEST and says_unknown_session(_message_and_code_in(body)[0])
+    )
+
+
 def says_unknown_session(message: str) -> bool:
     """
     Return whether an error message says only that the session is unknown.

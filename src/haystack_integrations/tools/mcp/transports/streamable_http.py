@@ -40,7 +40,9 @@ from haystack_integrations.tools.mcp.transports.refusals import (
     EVENT_STREAM,
     SESSION_HEADER,
     SUCCESSES,
+    UNKNOWN_SESSION,
     is_event_stream,
+    is_session_unknown,
     media_type,
     settle_refusal,
 )
@@ -240,13 +242,15 @@ class StreamableHttpTransport(HttpTransport):
                 logger.debug("A stream broke: {kind}", kind=type(error).__name__)
             tries = tries + 1 if cursor.last_id == before else 0
 
-    async def _open_stream(self, cursor: _Cursor) -> httpx2.Response | None:
+    async def _open_stream(self, cursor: _Cursor, *, was_open: bool = False) -> httpx2.Response | None:
         headers = self._headers(GET_HEADERS)
         if cursor.last_id:
             headers["Last-Event-ID"] = cursor.last_id
         response = await self._sender.send("GET", self._url, headers, may_log_in=False)
         if response.status_code == httpx2.codes.OK and is_event_stream(response):
             return response
+        if was_open and is_session_unknown(response, await self._read_error(response)):
+            self.channel.drained(UNKNOWN_SESSION)  # most likely, the server was restarted
         await response.aclose()
         return None
 
@@ -310,7 +314,7 @@ class StreamableHttpTransport(HttpTransport):
             opened_at = now()
             try:
                 try:
-                    response = await self._open_stream(cursor)
+                    response = await self._open_stream(cursor, was_open=was_open)
                 finally:
                     self._is_answered.set()
                 if response is not None:
