@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 
 import httpx2
 from haystack import logging
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.protocol.channel import SessionState
@@ -115,7 +114,7 @@ class _HttpClient(WireClient):
 
     @property
     def _is_stateless(self) -> bool:
-        return not self._over_sse and self.details().protocol_version in MODERN_PROTOCOL_VERSIONS
+        return not self._over_sse and self._is_modern
 
     async def _make_transport(self) -> Transport:
         try:
