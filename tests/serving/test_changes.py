@@ -10,13 +10,14 @@ import pytest
 from fastmcp import FastMCP
 from haystack.tools import create_tool_from_function
 from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from mcp.server.session import ServerSession
 from mcp.shared import subscriptions
 
-from haystack_integrations.tools.mcp.serving import HaystackProvider, create_mcp_server
+from haystack_integrations.tools.mcp.serving import HaystackProvider, changes, create_mcp_server, http_app
 from haystack_integrations.tools.mcp.serving.changes import announcer_of
 from tests.support.background import in_thread
-from tests.support.reachable import reachable
+from tests.support.reachable import AppThread, reachable
 from tests.support.rows import rows
 
 LIMIT = 60.0
@@ -88,6 +89,26 @@ async def test_clients_of_the_handshake_era_get_changes_in_their_session(over_ht
         for uri in ("test://two", "test://one"):
             announcer.resource_updated(uri)
         assert await asyncio.wait_for(told.get(), LIMIT) == "notifications/resources/updated test://one"
+
+
+@rows("ends", True, False)
+async def test_a_client_gets_changes_however_many_sessions_come_and_go(monkeypatch, ends: bool) -> None:
+    monkeypatch.setattr(changes, "_MAX_SESSIONS", 3)
+    server, told = create_mcp_server("tea"), asyncio.Event()
+
+    async def note(_: Any) -> None:
+        told.set()
+
+    with AppThread(http_app(server)) as served:
+        url = f"{served.origin}/mcp"
+        async with client_of(url, mode="legacy", message_handler=note) as client:
+            for _ in range(5):
+                async with Client(streamable_http_client(url, terminate_on_close=ends), mode="legacy") as other:
+                    await other.list_tools()
+                if not ends:  # of the sessions that were lost, those are forgotten that were unused for longest
+                    await client.list_tools()
+            announcer_of(server).list_changed("tools")
+            await asyncio.wait_for(told.wait(), LIMIT)
 
 
 async def test_changes_do_not_pile_up_for_a_client_that_does_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

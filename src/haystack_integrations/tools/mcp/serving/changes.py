@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal
 
@@ -29,7 +30,7 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 # The list that changed, which clients have to request again.
 Listing = Literal["tools", "resources", "prompts"]
 
-# The maximum number of sessions that are notified. The oldest ones are dropped.
+# The maximum number of sessions that are notified. Those that were unused for longest are dropped.
 _MAX_SESSIONS = 1000
 
 _EVENTS: dict[Listing, subscriptions.ServerEvent] = {
@@ -70,8 +71,9 @@ class ChangeAnnouncer(Middleware):
         """
         self._bus = _LoopBus()
         self._listen = subscriptions.ListenHandler(self._bus)
-        # The sessions by id. The SDK does not report their end; what is sent to an ended one is dropped.
-        self._sessions: dict[str, _Session] = {}
+        # The sessions by id, the last used one last. The SDK does not report that one was lost; what is sent to it is
+        # dropped.
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._methods: dict[str | None, Callable[[Any, Context], Awaitable[Any]]] = {
             "notifications/initialized": self._note_session,
             "subscriptions/listen": self._serve_stream,
@@ -104,6 +106,14 @@ class ChangeAnnouncer(Middleware):
         for each in list(self._sessions.values()):
             if uri in each.subscriptions:
                 _call_in(each.loop, each.notify, uri, functools.partial(each.session.send_resource_updated, uri))
+
+    def forget_session(self, session_id: str) -> None:
+        """
+        Stop notifying a session, because its client has ended it.
+
+        :param session_id: Its id.
+        """
+        self._sessions.pop(session_id, None)
 
     def close(self) -> None:
         """
@@ -148,16 +158,19 @@ class ChangeAnnouncer(Middleware):
         """
         if context.method in ("initialize", "server/discover"):
             return _with_notifications(await call_next(context))
-        method = self._methods.get(context.method)
-        if method is None or context.fastmcp_context is None:
+        current = context.fastmcp_context
+        if current is None or current.request_context is None:
             return await call_next(context)
-        is_modern = context.fastmcp_context.session.protocol_version in MODERN_PROTOCOL_VERSIONS
-        if is_modern != (context.method == "subscriptions/listen"):
+        is_modern = current.session.protocol_version in MODERN_PROTOCOL_VERSIONS
+        if not is_modern and current.session_id in self._sessions:
+            self._session(current)
+        method = self._methods.get(context.method)
+        if method is None or is_modern != (context.method == "subscriptions/listen"):
             # Each revision has only one of the two ways.
             return await call_next(context)
         if context.type == "notification":
             await call_next(context)
-        return await method(context.message, context.fastmcp_context)
+        return await method(context.message, current)
 
     async def _note_session(self, _params: Any, context: Context) -> None:
         request: Any = context.request_context and context.request_context.request
@@ -166,9 +179,11 @@ class ChangeAnnouncer(Middleware):
             self._session(context)
 
     def _session(self, context: Context) -> _Session:
-        if context.session_id not in self._sessions:
+        if context.session_id in self._sessions:
+            self._sessions.move_to_end(context.session_id)
+        else:
             while len(self._sessions) >= _MAX_SESSIONS:
-                del self._sessions[next(iter(self._sessions))]
+                self._sessions.popitem(last=False)
             self._sessions[context.session_id] = _Session(context.session)
         return self._sessions[context.session_id]
 

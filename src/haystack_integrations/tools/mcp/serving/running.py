@@ -55,7 +55,7 @@ from haystack_integrations.tools.mcp.import_paths import import_object, is_impor
 from haystack_integrations.tools.mcp.parameters import checked
 from haystack_integrations.tools.mcp.serving.access import auth_provider, keys_for_workers, origins_of_pages
 from haystack_integrations.tools.mcp.serving.call_guard import CallGuard, guard_of
-from haystack_integrations.tools.mcp.serving.changes import announcer_of
+from haystack_integrations.tools.mcp.serving.changes import ChangeAnnouncer, announcer_of
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 
@@ -241,7 +241,12 @@ def http_app(
         path=path,
         stateless_http=stateless,
         event_store=event_store,
-        middleware=[cors, Middleware(_RefuseWhileStopping, guard=guard), *smaller_bodies],
+        middleware=[
+            cors,
+            Middleware(_RefuseWhileStopping, guard=guard),
+            Middleware(_ForgetEndedSessions, announcer=announcer),
+            *smaller_bodies,
+        ],
         # FastMCP's default lets every host and every web page in. Only with a list, even an empty one, does it check
         # the Origin of requests to an address that is not a loopback address.
         host_origin_protection="auto",
@@ -301,6 +306,21 @@ class _RefuseWhileStopping:
         if self._guard.is_stopping and scope["type"] == "http" and "mcp-session-id" not in Headers(scope=scope):
             app = _stopping_response()
         await app(scope, receive, send)
+
+
+class _ForgetEndedSessions:
+    """
+    Drops sessions that clients end, which the SDK does not report. Many clients open a session for each call.
+    """
+
+    def __init__(self, app: ASGIApp, announcer: ChangeAnnouncer) -> None:
+        self._app = app
+        self._announcer = announcer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+        if scope["type"] == "http" and scope["method"] == "DELETE":
+            self._announcer.forget_session(Headers(scope=scope).get("mcp-session-id", ""))
 
 
 class _AnswerHealth:
