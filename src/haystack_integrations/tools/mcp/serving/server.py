@@ -199,10 +199,6 @@ class HaystackProvider(Provider):
     async def _list_tools(self) -> Sequence[Tool]:
         return self._without_duplicates(await self._collect(lambda source: source.list_tools()))
 
-    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
-        listed: list[Tool] = await self._collect(lambda source: source.list_tools())
-        return _highest(self._without_duplicates([tool for tool in listed if tool.name == name]), version)
-
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
         List the tools that may run as background tasks. FastMCP calls this when the server starts.
