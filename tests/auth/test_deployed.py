@@ -308,6 +308,19 @@ async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
         await server.login().log_in(httpx2.Response(401), None)
 
 
+@pytest.mark.parametrize("iss", ["https://auth.monday.test", "https://auth.monday.test/", "https://auth.monday.test/x"])
+async def test_an_answer_may_name_the_origin_of_the_issuer(iss: str) -> None:
+    # As at monday.com.
+    server = DeployedServer("https://auth.monday.test/mcp", at="/.well-known/oauth-authorization-server/mcp")
+    answer = {"callback_handler": lambda request: {"code": "the-code", "state": request.state, "iss": iss}}
+    auth = server.person(client_id="me", **answer)
+    if iss == "https://auth.monday.test":
+        assert (await server.use(auth)).text == "welcome"
+    else:
+        with pytest.raises(MCPAuthorizationError, match="iss mismatch"):
+            await server.use(auth)
+
+
 async def test_the_metadata_of_an_advertised_issuer_may_name_the_configured_one() -> None:
     # As at Salesforce. The configured issuer's own metadata count.
     login, advertised = "https://login.salesforce.test", "https://api.salesforce.test/mcp/reads"

@@ -17,7 +17,7 @@ import webbrowser
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urljoin, urlsplit, urlunsplit
 
 import httpx2
 from haystack import logging
@@ -265,9 +265,11 @@ class AuthorizationCode(Flow):
         if not code:
             msg = "the answer of the authorization server has no code"
             raise MCPAuthorizationError(msg)
-        # RFC 9207, 2.4: issuers are compared character by character, without the tolerance of `same_issuer`.
+        # RFC 9207, 2.4: issuers are compared character by character, without the tolerance of `same_issuer`. Some servers
+        # name the origin of their issuer, as monday.com's.
         server = self.found.server
-        is_server = iss == server.issuer or is_one_of_tenants(iss or "", server.issuer)
+        origin = urljoin(server.issuer, "/").rstrip("/")
+        is_server = iss in (server.issuer, origin) or is_one_of_tenants(iss or "", server.issuer)
         if not is_server and (iss is not None or server.authorization_response_iss_parameter_supported):
             msg = f"iss mismatch: the answer is from {iss or 'no issuer'}, but {server.issuer} was asked"
             raise MCPAuthorizationError(msg)
