@@ -308,6 +308,15 @@ async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
         await server.login().log_in(httpx2.Response(401), None)
 
 
+async def test_metadata_at_an_origin_may_name_an_issuer_with_a_path() -> None:
+    issuer, origin = "https://app.zephyr.test/backend/oauthproxy", "https://app.zephyr.test"
+    server = DeployedServer(issuer, advertised=origin, at="/.well-known/oauth-authorization-server")
+    assert (await server.use(server.person(client_id="me"))).text == "welcome"
+    server.metadata["issuer"] = "https://app.other.test/backend/oauthproxy"
+    with pytest.raises(MCPAuthorizationError, match="issuer mismatch"):
+        await server.person(client_id="me").log_in(httpx2.Response(401), None)
+
+
 @pytest.mark.parametrize("iss", ["https://auth.monday.test", "https://auth.monday.test/", "https://auth.monday.test/x"])
 async def test_an_answer_may_name_the_origin_of_the_issuer(iss: str) -> None:
     # As at monday.com.

@@ -10,7 +10,8 @@ Discovery of the authorization server of an MCP server (RFC 9728, RFC 8414, Open
     the resource's metadata          at the URL in the challenge, else at the well-known paths; there may be none
     the authorization server         the configured issuer; else the first one in the resource's metadata; else the
                                      origin of the MCP server (2025-03-26), or the issuer that its metadata name
-    its metadata                     at the well-known paths; their issuer must be the one that was asked, or its origin
+    its metadata                     at the well-known paths; their issuer must be the one that was asked, or its
+                                     origin; or any with the origin that was asked
     its endpoints, without metadata  `/authorize`, `/token` and `/register`, only if the origin of the MCP server is the
                                      authorization server and has no metadata (2025-03-26)
 """
@@ -277,8 +278,10 @@ class Discovery:
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
             if server is None:
                 continue
-            # Metadata at the path of an issuer may name its origin, as Atlassian's do.
+            # Metadata at the path of an issuer may name its origin, as Atlassian's do, and those at an origin may name an
+            # issuer with a path, as Zephyr's do.
             is_named = any(same_issuer(server.issuer, each) for each in (expected, urljoin(expected, "/")))
+            is_named |= same_issuer(expected, urljoin(server.issuer, "/"))
             if is_named or is_one_of_tenants(expected, server.issuer):
                 return Discovered(server, resource)
             self._note(url, f"issuer mismatch: they are for {server.issuer}; if that is right, set `issuer` to it")
