@@ -159,6 +159,9 @@ def test_a_call_whose_answers_were_not_sent_stays_open(patient, journal, monkeyp
         with pytest.raises(MCPCallPendingError), journal.run("run"):
             tools["order"].call(drink="tea")
     answered.set()
+    with MCPToolset(info, handlers=MCPHandlers(elicitation=Mock(side_effect=ValueError("no network")))) as tools:
+        with pytest.raises(MCPCallPendingError), journal.run("run"):
+            tools["order"].call(drink="tea")
     with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "big"})) as tools:
         with monkeypatch.context() as patched, pytest.raises(MCPRunError, match=r"^full$"), journal.run("run"):
             patched.setattr(Store, "begin_again", Mock(side_effect=[True, MCPRunError("full")]))

@@ -81,7 +81,7 @@ MAY_HAVE_RUN_TEXT: Final = (
 # The outcome of a call that a person wants to be repeated.
 TO_REPEAT: Final = "to_repeat"
 
-_TAKEN_OVER: Final = "another process has taken it over"
+_TAKEN_OVER: Final = "another process has taken it over, or the journal has lost its latest records"
 
 
 class Scope(NamedTuple):
@@ -542,7 +542,7 @@ class OpenRun(CallRecorder):
                 self.record_state(entry, "failed", _stored_error(error, redactor, name))
             raise MCPRunError(str(error.__cause__)) from error
         asks = entry.state == "pending" and entry.result.get("task_id") is None  # no answers were sent
-        if asks and isinstance(error, ValueError | MCPOutcomeUnknownError):
+        if asks and outcome_of(error) != "did_not_run":  # nobody answered, or a handler failed
             # The module imports the protocol's types, which takes a quarter of a second.
             from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
 
