@@ -142,9 +142,9 @@ def test_a_write_whose_answer_is_lost_is_made_again(journal, server, monkeypatch
     execute, lost = Store._execute, []
 
     def lose_each_first_answer(self: Store, statement: Any, **values: Any) -> Any:
-        done = execute(self, statement, **values)
-        written = values.get("kind") or values.get("new_state")
-        if statement in (self._statements.insert, self._statements.finish) and written not in lost:
+        done, is_end = execute(self, statement, **values), statement is self._statements.release
+        written = "end" if is_end else values.get("kind") or values.get("new_state")
+        if written and written not in lost:
             lost.append(written)
             raise MCPRunError("The journal cannot be used: the connection was lost")
         return done
@@ -154,8 +154,8 @@ def test_a_write_whose_answer_is_lost_is_made_again(journal, server, monkeypatch
     with MCPToolset(server.info) as tools, journal.run("run"):
         model.run([ChatMessage.from_user("hi")])
         tools["look"].call()
-    assert (lost, len(server.calls)) == (["reply", "call", "done"], 1)
-    assert [each.state for each in journal.calls("run")] == ["done", "done"]
+    assert (lost, len(server.calls)) == (["reply", "call", "done", "end"], 1)
+    assert [each.state for each in [*journal.calls("run"), *journal.runs()]] == ["done", "done", "done"]
 
 
 def test_no_call_is_sent_on_a_full_disk_and_a_result_is_kept_until_there_is_space(journal, server, monkeypatch):

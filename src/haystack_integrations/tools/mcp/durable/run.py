@@ -277,8 +277,13 @@ class OpenRun(CallRecorder):
             )
             return
         reason = None if error is None else f"{type(error).__name__}: {redact_text(str(error))}"[:1_000]
+        state = "done" if error is None else "open"
+        release = partial(self._store.release, self._lease, state=state, error=reason)
         try:
-            self._store.release(self._lease, state="done" if error is None else "open", error=reason)
+            if error is None:
+                self._write_until_the_lease_ends(release, "the end", even_after_the_end=True)
+            else:
+                release()
         except MCPRunError as failure:
             if error is None:
                 raise
@@ -333,7 +338,7 @@ class OpenRun(CallRecorder):
         self._check_before(place, request)
         insert = partial(self._store.insert, self._lease, place, request, **result)
         try:
-            entry = self._write_until_the_lease_ends(insert, place)
+            entry = self._write_until_the_lease_ends(insert, f"'{place.name}'")
         except MCPRunError:
             self._free_place(place)
             raise
@@ -678,24 +683,26 @@ class OpenRun(CallRecorder):
         error = self._doubts[entry.place] = MCPCallInDoubtError(message, entry.place.name, entry.number)
         return error
 
-    def _write_until_the_lease_ends(self, write: Callable[[], T], place: Place) -> T:
+    def _write_until_the_lease_ends(
+        self, write: Callable[[], T], what: str, *, even_after_the_end: bool = False
+    ) -> T:
         # Later renewals do not extend that, because a database may refuse just this write and go on renewing the lease.
         until, has_failed = self._deadline, False
         while True:
             try:
                 return write()
             except MCPRunError as error:
-                if boot_clock() > until or self._ended.is_set():
+                if boot_clock() > until or (self._ended.is_set() and not even_after_the_end):
                     raise
                 if not has_failed:
                     logger.warning(
-                        "The record of '{step}' in run '{run}' was not written, and is tried again: {error}",
-                        step=place.name,
+                        "The record of {what} in run '{run}' was not written, and is tried again: {error}",
+                        what=what,
                         run=self.name,
                         error=str(error),
                     )
                 has_failed = True
-                self._ended.wait(_WRITE_RETRY_PAUSE)
+                time.sleep(_WRITE_RETRY_PAUSE)
 
     def record_state(self, entry: Entry, state: str, result: Any) -> None:
         """
@@ -708,7 +715,7 @@ class OpenRun(CallRecorder):
         """
         finish = partial(self._store.finish, self._lease, entry, state=state, result=result, ended=time.time())
         try:
-            is_noted = self._write_until_the_lease_ends(finish, entry.place)
+            is_noted = self._write_until_the_lease_ends(finish, f"'{entry.place.name}'")
         except MCPRunError:
             self._keep_without_result(entry)
             raise
