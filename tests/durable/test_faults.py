@@ -10,13 +10,14 @@ import asyncio
 import os
 import signal
 import threading
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sql
 from haystack.dataclasses import ChatMessage
-from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.event import listen
 
 from haystack_integrations.tools.mcp import MCPToolCall, MCPToolset, preload
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
@@ -247,12 +248,15 @@ def test_a_journal_works_behind_a_pooler_and_with_other_drivers(monkeypatch):
         with journal._store._engine_in_use().connect() as connection:  # a pooler may hand statements to other servers
             assert connection.exec_driver_sql("SELECT name FROM pg_prepared_statements").all() == []
         journal.close()
-        patched.setattr(PGDialect_psycopg, "default_paramstyle", "format")  # that of pg8000
+        patched.setattr("psycopg.paramstyle", "format")  # that of pg8000
         # psycopg2 returns memoryviews
         patched.setattr(Store, "_loads", lambda self, data, loads=Store._loads: loads(self, memoryview(data)))
-        journal = RunJournal(url)
+        journal, given = RunJournal(url), set()
+        listen(journal._store._engine_in_use(), "before_cursor_execute", lambda *event: given.add(type(event[3])))
         with journal.run("run 1"):
             assert (journal.value("x", lambda: 2), journal.value("y", lambda: 2)) == (1, 2)
+        journal.prune(timedelta(days=1))
+        assert given == {tuple}  # pg8000 refuses names, also if there are none
         journal.close()
 
 

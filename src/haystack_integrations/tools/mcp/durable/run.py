@@ -263,10 +263,11 @@ class OpenRun(CallRecorder):
         """
         with self._lock:
             self._ended.set()
+            unsent = list(self._unsent.values())
         self._store.stop_renewing(self.renew_lease)
         if self._pid != os.getpid():
             return
-        for entry in list(self._unsent.values()):  # another thread may end a call meanwhile
+        for entry in unsent:
             self._take_back(entry)
         if self._calls_in_flight:
             # Calls under way still write their results under this lease, so it is left to expire.

@@ -188,9 +188,9 @@ _statements: Final = lru_cache(_Statements)
 
 
 @lru_cache(maxsize=64)  # bounded, because each engine has its own dialect object
-def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str]]:
+def _compiled(statement: Any, dialect: sql.Dialect) -> tuple[str, dict[str, Any], list[str] | None]:
     compiled = statement.compile(dialect=dialect)
-    return compiled.string, dict(compiled.params), compiled.positiontup or []
+    return compiled.string, dict(compiled.params), compiled.positiontup  # None if parameters have names
 
 
 @dataclass(frozen=True)
@@ -406,11 +406,11 @@ class Store:
                 given = {**constants, "now": boot_clock(), "boot": self._boot, **values}
                 if self._sqlite_connection is None:
                     with engine.connect() as connection:
-                        positional = tuple(given[name] for name in order)
-                        result = connection.exec_driver_sql(text, positional or given)
+                        parameters = given if order is None else tuple(given[name] for name in order)
+                        result = connection.exec_driver_sql(text, parameters)
                         return result.fetchall() if result.returns_rows else [], result.rowcount
                 cursor = self._sqlite_connection.cursor()  # SQLAlchemy's own connection would take twice as long
-                cursor.execute(text, [given[name] for name in order])
+                cursor.execute(text, [given[name] for name in order or ()])
                 return cursor.fetchall(), cursor.rowcount
         except (SQLAlchemyError, sqlite3.Error) as error:
             reason = error if isinstance(error, sqlite3.Error) else getattr(error, "orig", None) or type(error).__name__
