@@ -684,9 +684,7 @@ class OpenRun(CallRecorder):
         error = self._doubts[entry.place] = MCPCallInDoubtError(message, entry.place.name, entry.number)
         return error
 
-    def _write_until_the_lease_ends(
-        self, write: Callable[[], T], what: str, *, even_after_the_end: bool = False
-    ) -> T:
+    def _write_until_the_lease_ends(self, write: Callable[[], T], what: str, *, even_after_the_end: bool = False) -> T:
         # Later renewals do not extend that, because a database may refuse just this write and go on renewing the lease.
         until, has_failed = self._deadline, False
         while True:
