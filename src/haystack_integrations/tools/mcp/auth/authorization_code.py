@@ -265,8 +265,8 @@ class AuthorizationCode(Flow):
         if not code:
             msg = "the answer of the authorization server has no code"
             raise MCPAuthorizationError(msg)
-        # RFC 9207, 2.4: issuers are compared character by character, without the tolerance of `same_issuer`. Some servers
-        # name the origin of their issuer, as monday.com's.
+        # RFC 9207, 2.4: issuers are compared character by character, without the tolerance of `same_issuer`. But some
+        # servers name the origin of their issuer, as monday.com's.
         server = self.found.server
         origin = urljoin(server.issuer, "/").rstrip("/")
         is_server = iss in (server.issuer, origin) or is_one_of_tenants(iss or "", server.issuer)

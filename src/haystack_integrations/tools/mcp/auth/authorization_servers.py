@@ -278,8 +278,8 @@ class Discovery:
             server = await self._read(url, ServerMetadata, "reading the metadata of the authorization server")
             if server is None:
                 continue
-            # Metadata at the path of an issuer may name its origin, as Atlassian's do, and those at an origin may name an
-            # issuer with a path, as Zephyr's do.
+            # Metadata at the path of an issuer may name its origin, as Atlassian's do, and those at an origin may name
+            # an issuer with a path, as Zephyr's do.
             is_named = any(same_issuer(server.issuer, each) for each in (expected, urljoin(expected, "/")))
             is_named |= same_issuer(expected, urljoin(server.issuer, "/"))
             if is_named or is_one_of_tenants(expected, server.issuer):
