@@ -63,7 +63,7 @@ from haystack_integrations.tools.mcp.errors import (
 from haystack_integrations.tools.mcp.protocol.changes import next_tick
 from tests.durable.conftest import cause_of
 from tests.servers.asking_server import build_server
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.foreign_server import ForeignServer, definition, ringing, text_result
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
@@ -630,6 +630,14 @@ async def test_a_call_that_was_given_up_before_it_was_sent_is_made_when_the_run_
         with pytest.raises(MCPCallInDoubtError) if may_have_run else nullcontext():
             await pay()
         assert len(bank.calls) == (not may_have_run)
+
+
+@rows("kind", ArithmeticError, RuntimeError)
+def test_a_call_that_a_time_limit_of_the_task_ended_is_in_doubt(journal, kind):
+    with ringing(kind) as server, MCPToolset(server) as tools, journal.run(kind.__name__):
+        for error in (kind, MCPCallInDoubtError):
+            with pytest.raises(error):
+                tools["ring"].invoke()
 
 
 def test_declared_secrets_are_not_written(journal, bank, tmp_path):

@@ -6,9 +6,15 @@
 A server in this process with the tool definitions that a test wants, such as those of other SDKs.
 """
 
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from mcp import types
+from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 
 from haystack_integrations.tools.mcp import InProcessServerInfo
@@ -54,3 +60,25 @@ def text_result(*texts: str, **more: Any) -> types.CallToolResult:
     Return a result of text blocks.
     """
     return types.CallToolResult(content=[types.TextContent(type="text", text=text) for text in texts], **more)
+
+
+@contextmanager
+def ringing(kind: type[Exception]) -> Iterator[InProcessServerInfo]:
+    """
+    Make a server with a tool `ring`, during which a signal handler raises an error in the main thread.
+    """
+
+    def handle(*_args: object) -> None:
+        raise kind
+
+    async def ring() -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGUSR1)
+        await asyncio.Event().wait()
+
+    server = MCPServer("ringing")
+    server.add_tool(ring)
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        yield InProcessServerInfo(server)
+    finally:
+        signal.signal(signal.SIGUSR1, before)

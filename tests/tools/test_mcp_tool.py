@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from tests.support.executors import by_agent, every_executor, recorded_traces
-from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.foreign_server import ForeignServer, definition, ringing, text_result
 from tests.support.in_process import COUNTER, FASTMCP
 from tests.support.rows import rows
 
@@ -494,6 +494,16 @@ class TestCustomClients:
         with pytest.raises(MCPConnectionError, match="the line is dead"):
             tool.warm_up()
         tool.close()
+
+
+@rows("kind", ArithmeticError, RuntimeError, TimeoutError)
+def test_the_error_of_a_signal_handler_which_a_time_limit_sets_reaches_its_caller(kind):
+    with ringing(kind) as server, MCPTool("ring", server) as tool, recorded_traces(content=False) as traces:
+        for call in (tool.invoke, tool.call, lambda: tool.connection.call_tool("ring")):
+            with pytest.raises(kind) as raised:
+                call()
+            assert type(raised.value) is kind
+    assert [tags["mcp.outcome"] for name, tags in traces.spans if name == "haystack.mcp.call"] == ["cancelled"] * 3
 
 
 def test_an_agent_keeps_a_cold_tool_and_warms_it_up():

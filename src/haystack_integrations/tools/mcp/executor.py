@@ -157,6 +157,21 @@ class OperationCancelledError(RuntimeError):
         super().__init__(f"The operation was cancelled{reason}.")
 
 
+_GAVE_UP = "It ended the wait for an MCP server: the request was cancelled, and a tool may have run."
+
+
+def is_from_caller(error: BaseException) -> bool:
+    """
+    Return whether an error ended only the wait for an operation.
+
+    It comes from a signal handler, by which Celery and RQ limit the time of a task.
+
+    :param error: The error.
+    :returns: False if it is the error of the operation itself.
+    """
+    return _GAVE_UP in getattr(error, "__notes__", ())
+
+
 class _Operation:
     """
     A coroutine on its way through the executor's loop.
@@ -471,6 +486,9 @@ class AsyncExecutor:
                         msg = f"Operation timed out after {timeout} seconds"
                         raise TimeoutError(msg) from None
                     pulse, remaining = self._request_pulse(), _PULSE_TIMEOUT
+                except Exception as error:  # of a signal handler
+                    error.add_note(_GAVE_UP)
+                    raise
         finally:
             if not has_ended:  # the caller stopped waiting, e.g. because of a KeyboardInterrupt
                 operation.cancel()

@@ -65,7 +65,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolFailedError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, is_from_caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import MCPProgress, ProgressCallback
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
@@ -757,6 +757,8 @@ class MCPTool(ToolBase, Tool):
         except MCPRunError:
             raise
         except Exception as error:
+            if is_from_caller(error):
+                raise
             failure = self._to_invocation_error(error, sent or CallArguments(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 

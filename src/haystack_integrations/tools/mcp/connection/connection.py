@@ -54,7 +54,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPConnectionError,
     MCPInvocationError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, is_from_caller
 from haystack_integrations.tools.mcp.handlers import MCPHandlers
 from haystack_integrations.tools.mcp.handlers.calling import LoopReports, ThreadReports, is_asynchronous
 from haystack_integrations.tools.mcp.parameters import explains_options, own_parameters, texts
@@ -561,6 +561,8 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                 except MCPInvocationError:
                     raise
                 except (OSError, RuntimeError) as error:
+                    if is_from_caller(error):
+                        raise
                     raise executor_failure(error, request) from error
             for block in result.content:
                 if block.type == "resource_link":  # interceptors may have removed other links

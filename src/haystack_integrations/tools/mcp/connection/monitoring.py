@@ -29,6 +29,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPInvocationError,
     MCPOutcomeUnknownError,
 )
+from haystack_integrations.tools.mcp.executor import is_from_caller
 from haystack_integrations.tools.mcp.parameters import short_repr, unchanged_fields
 
 if TYPE_CHECKING:
@@ -204,6 +205,8 @@ def outcome_of(error: BaseException) -> str:
     """
     match error:
         case asyncio.CancelledError() | KeyboardInterrupt():
+            return "cancelled"
+        case _ if is_from_caller(error):
             return "cancelled"
         case MCPOutcomeUnknownError():
             return "may_have_run"

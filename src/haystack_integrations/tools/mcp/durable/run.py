@@ -53,6 +53,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPRunElsewhereError,
     MCPRunError,
 )
+from haystack_integrations.tools.mcp.executor import is_from_caller
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, arguments_with_secrets
 from haystack_integrations.tools.mcp.redaction import Redactor, redact_text
 
@@ -453,6 +454,8 @@ class OpenRun(CallRecorder):
                 try:
                     result = send(self._request(call, entry))
                 except Exception as error:
+                    if is_from_caller(error):
+                        raise
                     entry = self._fail(entry, call, error)
                 else:
                     return self._finish(entry, call, result)
@@ -490,7 +493,7 @@ class OpenRun(CallRecorder):
             with in_scope(scope_of_call(entry)):
                 yield
         except BaseException as error:
-            is_given_up = not isinstance(error, Exception)
+            is_given_up = not isinstance(error, Exception) or is_from_caller(error)
             if is_given_up or isinstance(error, MCPRunError):
                 self._keep_without_result(entry)
             raise
