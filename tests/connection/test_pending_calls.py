@@ -97,7 +97,7 @@ def test_withheld_arguments_and_secrets_stay_withheld_when_a_call_is_continued(p
         other = dataclasses.replace(call, request_state="s3ntinel-4711")
         with pytest.raises(MCPInvocationError) as refused:
             connection.continue_call(other, {"milk": True}, withheld=withheld)
-        assert "4711" not in str(refused.value)
+        assert "s3ntinel" not in str(refused.value)
         connection.continue_call(call, {"milk": True}, withheld=withheld)
     assert len(server.log.events("order_twice")) == 1
 
@@ -144,7 +144,7 @@ def test_a_tool_leaves_a_call_open_and_a_toolset_elsewhere_continues_it(patient_
         unbound = dataclasses.replace(call, withheld=("drink", "note"))
         with pytest.raises(ValueError, match=r"without its arguments \['note'\].*connection\.continue_call"):
             tool.continue_call(unbound, {"size": True})
-    assert "4711" not in f"{error} {error!r} {call!r} {call.to_dict()}"
+    assert "Grey-4711" not in f"{error} {error!r} {call!r} {call.to_dict()}"
     with MCPToolset(info, handlers=LATER, tool_overrides={"order": {"bound_arguments": bound}}) as toolset:
         assert toolset["order"].continue_call(call, {"size": {"size": "small"}}).text == "a small Earl-Grey-4711"
         with pytest.raises(ValueError, match="of the tool 'bare', got a call of 'order'"):
