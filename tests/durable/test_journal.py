@@ -570,6 +570,7 @@ async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(
     journal, tools, monkeypatch, has_equal_call
 ):
     async def unanswered(_connection: MCPConnection, request: Any) -> types.CallToolResult:
+        request.before_send()
         sent.append(request)
         if len(sent) == 1:
             begun.set()
@@ -630,6 +631,28 @@ async def test_a_call_that_was_given_up_before_it_was_sent_is_made_when_the_run_
         with pytest.raises(MCPCallInDoubtError) if may_have_run else nullcontext():
             await pay()
         assert len(bank.calls) == (not may_have_run)
+
+
+async def test_a_call_that_was_given_up_before_it_was_sent_is_made_by_the_next_try(journal, bank, tools, monkeypatch):
+    begun, late = asyncio.Event(), []
+
+    async def hang(_connection: MCPConnection, request: Any) -> Any:
+        late.append(request)
+        begun.set()
+        await asyncio.Future()
+
+    async with journal.run("run"):
+        with monkeypatch.context() as patched:
+            patched.setattr(MCPConnection, "_deliver_async", hang)
+            given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
+            await begun.wait()
+            given_up.cancel()
+            await asyncio.wait([given_up])
+        with pytest.raises(MCPRunError, match="given up"):
+            late[0].before_send()
+        await tools["pay"].call_async(amount=1)
+    assert len(bank.calls) == 1
+    assert [each.state for each in journal.calls("run")] == ["done"]
 
 
 @rows("kind", ArithmeticError, RuntimeError)

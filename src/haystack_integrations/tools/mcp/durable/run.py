@@ -371,12 +371,14 @@ class OpenRun(CallRecorder):
         """
         with self._lock:
             self._check_may_go_on()
+            if entry.state == "failed":
+                msg = f"The call of '{entry.place.name}' was not sent, because its caller had given up."
+                raise MCPRunError(msg)
             self._unsent.pop(entry.number, None)
 
     def _take_back(self, entry: Entry) -> None:
-        result = failure("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
         try:
-            self._store.finish(self._lease, entry, state="failed", result=result, ended=time.time())
+            self._store.finish(self._lease, entry, state="failed", result=_NOT_SENT, ended=time.time())
         except MCPRunError as error:  # then it counts as a call that may have run
             logger.warning("A call that was not sent stays in doubt: {error}", error=str(error))
 
@@ -502,6 +504,8 @@ class OpenRun(CallRecorder):
                 self._calls_in_flight -= 1
                 if not is_given_up:
                     self._unsent.pop(entry.number, None)
+                elif entry.number in self._unsent:  # from now on, it is not sent; the next try may do so
+                    entry.state, entry.result = "failed", _NOT_SENT
 
     def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
         request = call.request
@@ -952,6 +956,9 @@ def failure(kind: str, message: str, *, code: int | None = None, outcome: str = 
     :returns: JSON.
     """
     return {"kind": kind, "message": message, "code": code, "outcome": outcome}
+
+
+_NOT_SENT: Final = failure("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
 
 
 def _stored_error(error: Exception, redactor: Redactor, tool_name: str) -> dict[str, Any]:
