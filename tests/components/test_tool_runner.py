@@ -95,8 +95,10 @@ def test_inputs_override_the_dictionary_of_arguments_which_overrides_defaults(us
 
 def test_objects_of_haystack_are_passed_as_json(use, adder):
     document = Document(content="text", meta={"page": 1})
-    use(MCPToolRunner(adder.tool(), ["numbers", "note"]), numbers=(), note={"documents": [document], "type": Document})
+    note = {"documents": [document], "type": Document, "file": b"\xff"}
+    use(MCPToolRunner(adder.tool(), ["numbers", "note"]), numbers=(), note=note)
     [sent] = adder.arguments
+    assert sent["note"]["file"] == "/w=="
     assert sent["note"]["documents"][0]["content"] == "text"
     assert sent["numbers"] == []
 

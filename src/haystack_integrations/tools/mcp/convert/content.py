@@ -11,6 +11,7 @@ already run, so these functions never raise, whatever content the server sends.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import re
@@ -405,12 +406,14 @@ def json_value(value: Any) -> Any:
     """
     Convert a value to JSON types.
 
-    :param value: The value: a JSON value, a collection, a Haystack object such as a Document, a dataclass, or any other
-        object, which is converted with `str`.
+    :param value: The value: a JSON value, a collection, a Haystack object such as a Document, a dataclass, bytes, which
+        become base64, or any other object, which is converted with `str`.
     :returns: The converted value.
     """
     if value is None or isinstance(value, str | bool | int | float):
         return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
         return {str(key): json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
