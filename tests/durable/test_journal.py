@@ -782,6 +782,7 @@ def test_pruning_takes_many_short_statements_which_do_not_hold_up_other_processe
     assert max(changed) == 20
 
 
+@pytest.mark.filterwarnings("ignore:unclosed database:ResourceWarning")  # from Python 3.13
 def test_a_journal_that_nobody_uses_any_more_closes_its_database(tmp_path):
     journal = RunJournal(f"sqlite:///{tmp_path}/runs.db")
     journal.runs()

@@ -102,7 +102,10 @@ def serve_function(
     taken = inspect.signature(function_to_call).parameters
     is_async = inspect.iscoroutinefunction(function_to_call) or inspect.isasyncgenfunction(function_to_call)
 
-    @functools.wraps(without_injected_parameters(function_to_call))
+    # From Python 3.14, `wraps` does not copy annotations that were set, as FastMCP sets them.
+    @functools.wraps(
+        without_injected_parameters(function_to_call), assigned=(*functools.WRAPPER_ASSIGNMENTS, "__annotations__")
+    )
     def converted(**arguments: Any) -> dict[str, Any]:
         return arguments
 
