@@ -265,6 +265,18 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
     assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
+async def test_a_login_follows_if_the_authorization_server_has_moved() -> None:
+    for is_unreachable in (False, True):
+        network, storage = TokenNetwork(), InMemoryTokenStorage()
+        auth = network.person(client_id="me", token_storage=storage)
+        before = {**network.metadata, "token_endpoint": "http://gone.test/token" if is_unreachable else f"{network.origin}/gone"}
+        tokens = {"access_token": "over", "refresh_token": "r"}
+        record = {"tokens": tokens, "expires_at": 1, "authorization_server": before}
+        await storage.save(auth.holder_of(None).key, record)
+        assert (await network.use(auth)).text == "welcome"
+        assert [form["grant_type"] for form in network.forms()] == ["authorization_code"]
+
+
 async def test_a_refresh_is_finished_and_its_token_used_although_its_caller_gave_up() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     network.token["refresh_token"] = "second"
