@@ -277,6 +277,14 @@ async def test_a_login_follows_if_the_authorization_server_has_moved() -> None:
         assert [form["grant_type"] for form in network.forms()] == ["authorization_code"]
 
 
+async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_as_well() -> None:
+    server, storage = DeployedServer(scopes=["read"]), InMemoryTokenStorage()
+    auth = server.person(client_id="me", token_storage=storage)
+    await storage.save(auth.holder_of(None).key, {"tokens": {"access_token": "over"}, "asked_for": ["read", "write"]})
+    assert (await server.use(auth)).text == "welcome"
+    assert server.asked_for[0]["scope"] == "read write"
+
+
 async def test_a_refresh_is_finished_and_its_token_used_although_its_caller_gave_up() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     network.token["refresh_token"] = "second"

@@ -76,12 +76,13 @@ class AuthorizationCode(Flow):
 
     def scope(self, resource: ResourceMetadata | None) -> str | None:
         """
-        Choose the scopes, with that for a refresh token if the authorization server has one.
+        Choose the scopes: also those of the previous login, and that for a refresh token if the server has one.
 
         :param resource: As in `Flow`.
         :returns: As in `Flow`.
         """
-        scope = super().scope(resource)
+        # Without the previous ones, a person would log in once more at the next call that needs them.
+        scope = union_scopes(" ".join(self.record.get("asked_for", ())), super().scope(resource))
         if self.config.scopes is None and scope and "offline_access" in (self.found.server.scopes_supported or ()):
             return union_scopes(scope, "offline_access")
         return scope
