@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp.oauth import (
     KeyValueTokenStorage,
     MCPTokenStorage,
     login,
+    logout,
 )
 from tests.auth.conftest import info, said
 from tests.support.background import together
@@ -183,6 +184,7 @@ def test_only_the_owner_can_read_token_files_and_damaged_files_are_named(server,
     path.write_text("{")
     with pytest.raises(MCPAuthorizationError, match="delete the file to log in again"):
         MCPConnection(info(server, token_storage=storage)).list_tools()
+    assert logout(info(server, token_storage=storage)) is True and not path.exists()
     with pytest.raises(ValueError, match="`folder` must be a path, got None"):
         FileTokenStorage(None)  # type: ignore[arg-type]
 
@@ -311,6 +313,8 @@ async def test_the_error_names_an_unusable_storage_with_the_reason(tmp_path: Pat
         await network.use(network.auth(token_storage=FileTokenStorage(folder)))
     with pytest.raises(MCPAuthorizationError, match=r"the token storage \(OSError: the host is not known\)"):
         await network.use(network.auth(token_storage=KeyValueTokenStorage(no_store)))
+    with pytest.raises(MCPAuthorizationError, match=r"the token storage \(OSError: the host is not known\)"):
+        await network.auth(token_storage=KeyValueTokenStorage(no_store)).log_out(None)
     with pytest.raises(MCPAuthorizationError, match=r"the token storage \(RuntimeError\)$"):
         await network.use(network.auth(token_storage=BrokenStorage()))
     with pytest.raises(MCPAuthorizationError, match=r"while saving the token: .*No space left on device"):

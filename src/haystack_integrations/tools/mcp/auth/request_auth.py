@@ -190,14 +190,25 @@ class OAuth(httpx2.Auth):
         holder = self.holder_of(user)
         while (renewal := holder.renewal_under_way()) is not None:
             await renewal.ended()  # its tokens would undo the logout
-        async with holder.storage.lock(holder.key):
-            record = await _explain_storage_errors(holder.storage.load(holder.key))
-            await _explain_storage_errors(holder.storage.delete(holder.key))
-            holder.record = holder.unsaved = None
-        if not has_token(record):
+        record = await _explain_storage_errors(self._forget(holder))
+        if record is None:
             return False
         await self._flow(holder, record).revoke()
         return True
+
+    async def _forget(self, holder: _TokenHolder) -> Record | None:
+        """
+        Delete a record, and return it: None if it had no tokens, empty if it cannot be read.
+        """
+        async with holder.storage.lock(holder.key):
+            try:
+                record = await holder.storage.load(holder.key)
+                record = record if has_token(record) else None
+            except Exception:  # it is damaged, or the store has another key for its encryption now
+                record = {}
+            await holder.storage.delete(holder.key)
+            holder.record = holder.unsaved = None
+        return record
 
     def holder_of(self, user: str | None) -> _TokenHolder:
         """
