@@ -11,7 +11,7 @@ import json
 import time
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import httpx2
 import pytest
@@ -266,10 +266,10 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
 
 
 async def test_a_login_follows_if_the_authorization_server_has_moved() -> None:
-    for is_unreachable in (False, True):
+    for gone in ("/gone", "http://gone.test"):
         network, storage = TokenNetwork(), InMemoryTokenStorage()
         auth = network.person(client_id="me", token_storage=storage)
-        before = {**network.metadata, "token_endpoint": "http://gone.test/token" if is_unreachable else f"{network.origin}/gone"}
+        before = {**network.metadata, "token_endpoint": urljoin(network.origin, gone)}
         tokens = {"access_token": "over", "refresh_token": "r"}
         record = {"tokens": tokens, "expires_at": 1, "authorization_server": before}
         await storage.save(auth.holder_of(None).key, record)
@@ -277,12 +277,15 @@ async def test_a_login_follows_if_the_authorization_server_has_moved() -> None:
         assert [form["grant_type"] for form in network.forms()] == ["authorization_code"]
 
 
-async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_as_well() -> None:
+@rows("options, asked_for", ({}, "read write"), ({"scopes": ["read"]}, "read"))
+async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_unless_they_are_configured(
+    options: dict[str, Any], asked_for: str
+) -> None:
     server, storage = DeployedServer(scopes=["read"]), InMemoryTokenStorage()
-    auth = server.person(client_id="me", token_storage=storage)
+    auth = server.person(client_id="me", token_storage=storage, **options)
     await storage.save(auth.holder_of(None).key, {"tokens": {"access_token": "over"}, "asked_for": ["read", "write"]})
     assert (await server.use(auth)).text == "welcome"
-    assert server.asked_for[0]["scope"] == "read write"
+    assert server.asked_for[0]["scope"] == asked_for
 
 
 async def test_a_refresh_is_finished_and_its_token_used_although_its_caller_gave_up() -> None:

@@ -81,9 +81,12 @@ class AuthorizationCode(Flow):
         :param resource: As in `Flow`.
         :returns: As in `Flow`.
         """
+        scope = super().scope(resource)
+        if self.config.scopes is not None:
+            return scope
         # Without the previous ones, a person would log in once more at the next call that needs them.
-        scope = union_scopes(" ".join(self.record.get("asked_for", ())), super().scope(resource))
-        if self.config.scopes is None and scope and "offline_access" in (self.found.server.scopes_supported or ()):
+        scope = union_scopes(" ".join(self.record.get("asked_for", ())), scope)
+        if scope and "offline_access" in (self.found.server.scopes_supported or ()):
             return union_scopes(scope, "offline_access")
         return scope
 
