@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp import (
 from haystack_integrations.tools.mcp.auth import authorization_code
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage, MCPLoginRequest
-from haystack_integrations.tools.mcp.protocol import eras
+from haystack_integrations.tools.mcp.protocol import negotiation
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.reachable import AppThread
@@ -99,7 +99,7 @@ async def allow_slowly(login: MCPLoginRequest) -> None:
 def test_the_time_that_a_person_takes_does_not_count_towards_timeouts_of_the_server(
     server: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 3.0)
+    monkeypatch.setattr(negotiation, "_DISCOVER_TIMEOUT", 3.0)
     slow = info(server, redirect_handler=allow_slowly)
     limits = CallOptions(read_timeout=3)
     with MCPConnection(slow, connection_timeout=3, invocation_timeout=3, call_options=limits) as connection:

@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp import (
 )
 from haystack_integrations.tools.mcp.connection import listening
 from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watcher
-from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
+from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
 from tests.support.kinds import KINDS

@@ -34,8 +34,13 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
 )
 from haystack_integrations.tools.mcp.handlers import accept_defaults, answer_later, decline
-from haystack_integrations.tools.mcp.handlers.callbacks import LOGGER_NAME, Callbacks, elicit_result, roots_result
 from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+from haystack_integrations.tools.mcp.handlers.session_handlers import (
+    LOGGER_NAME,
+    SessionHandlers,
+    elicit_result,
+    roots_result,
+)
 from haystack_integrations.tools.mcp.redaction import Redactor
 from tests.handlers.conftest import EVERY_WAY, Ask
 from tests.servers.asking_server import PIXEL, URL
@@ -79,11 +84,11 @@ def raises(error: Any) -> Callable[[Any], str]:
     return handler
 
 
-def callbacks(**fields: Any) -> Callbacks:
+def session_handlers(**fields: Any) -> SessionHandlers:
     """
     Return the callbacks of a session with a server.
     """
-    return Callbacks(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
+    return SessionHandlers(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
 
 
 def sampling_request(*messages: tuple[str, Any], **more: Any) -> types.CreateMessageRequestParams:
@@ -253,7 +258,10 @@ class TestElicitation:
     )
     async def test_a_call_is_not_repeated_unless_the_user_has_opened_the_url(self, elicitations, answer):
         data = {"elicitations": elicitations}
-        assert await callbacks(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
+        assert (
+            await session_handlers(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data)
+            is False
+        )
 
     def test_the_ready_made_handlers_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)
@@ -366,7 +374,7 @@ class TestLogging:
         ask(logging=print).open()
         assert "`logging` of MCPHandlers has no effect" in caplog.text
         assert "`log_level`" in caplog.text
-        callbacks(elicitation=answer_later).opened("2025-06-18", {}, None)
+        session_handlers(elicitation=answer_later).opened("2025-06-18", {}, None)
         assert "has no calls that are left open; questions are cancelled" in caplog.text
 
     async def test_a_failing_log_handler_gets_the_next_message_and_a_slow_one_the_newest(self, caplog, monkeypatch):
@@ -379,7 +387,7 @@ class TestLogging:
             msg = "no s3cret-key"
             raise LookupError(msg)
 
-        deliver = callbacks(logging=log).log
+        deliver = session_handlers(logging=log).log
         deliver(types.LoggingMessageNotificationParams(level="info", data=0))
         await wait_until_async(lambda: got, "the first message")
         for number in range(1, 4):
@@ -450,7 +458,7 @@ class TestFunctions:
     async def test_the_log_says_why_a_handler_failed(self, field, handler, told, caplog):
         sampling = types.CreateMessageRequest(params=sampling_request(("user", HELLO)))
         request = sampling if field == "sampling" else types.ListRootsRequest()
-        answer = await callbacks(**{field: handler}).answer(request)
+        answer = await session_handlers(**{field: handler}).answer(request)
         assert answer == types.ErrorData(code=types.INTERNAL_ERROR, message=f"The client's {field} handler failed")
         assert f"The handler `{field}` for a server failed: " in caplog.text
         assert told in caplog.text

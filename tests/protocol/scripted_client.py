@@ -13,9 +13,9 @@ import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPHandlers
-from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
+from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 from haystack_integrations.tools.mcp.protocol.requests_of_server import ServerRequests
 from haystack_integrations.tools.mcp.redaction import Redactor
 

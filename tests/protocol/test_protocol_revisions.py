@@ -20,7 +20,7 @@ from haystack_integrations.tools.mcp import (
     MCPInvocationError,
     StreamableHttpServerInfo,
 )
-from haystack_integrations.tools.mcp.protocol import eras
+from haystack_integrations.tools.mcp.protocol import negotiation
 from haystack_integrations.tools.mcp.protocol.request_errors import LostError, ProtocolError, RefusedError
 from tests.protocol.conftest import REVISIONS
 from tests.support.background import text
@@ -139,9 +139,9 @@ async def test_a_server_that_is_slow_to_discover_and_refuses_the_handshake_is_as
         return {"resultType": "complete", **REVISIONS}
 
     asked: list[str] = []
-    monkeypatch.setattr(eras, "_DISCOVER_TIMEOUT", 0.01)
-    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
-    assert (await negotiation.discover_first()).protocol_version == NEWEST
+    monkeypatch.setattr(negotiation, "_DISCOVER_TIMEOUT", 0.01)
+    under_way = negotiation.Negotiation(send, client_info={}, capabilities=lambda _: {})
+    assert (await under_way.discover_first()).protocol_version == NEWEST
     assert asked == ["server/discover", "initialize", "server/discover"]
 
 
@@ -154,5 +154,5 @@ async def test_a_server_that_does_not_answer_discover_gets_a_handshake(refusal):
             raise refusal
         return {"protocolVersion": "2025-06-18", "capabilities": {}}
 
-    negotiation = eras.Negotiation(send, client_info={}, capabilities=lambda _: {})
-    assert (await negotiation.discover_first()).protocol_version == "2025-06-18"
+    under_way = negotiation.Negotiation(send, client_info={}, capabilities=lambda _: {})
+    assert (await under_way.discover_first()).protocol_version == "2025-06-18"

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.connection.requests import ToolListing
     from haystack_integrations.tools.mcp.connection.session import Session
     from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
-    from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

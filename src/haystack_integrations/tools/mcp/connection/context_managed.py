@@ -23,8 +23,8 @@ from haystack_integrations.tools.mcp.concurrency import lock_of_each_process
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher
-    from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
     from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
+    from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.executor import is_from_caller
 from haystack_integrations.tools.mcp.parameters import short_repr, unchanged_fields
 
 if TYPE_CHECKING:
-    from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
+    from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
     from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 
 __all__ = ["MCPConnectionStatus"]

@@ -31,8 +31,8 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     SessionOwner,
     SessionState,
 )
-from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
+from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 from haystack_integrations.tools.mcp.protocol.request_errors import ReadInterruptedError, describe_error, failed_to
 from haystack_integrations.tools.mcp.protocol.requests_of_server import CallLeftOpenError
 from haystack_integrations.tools.mcp.protocol.server_info import extended_by_logins

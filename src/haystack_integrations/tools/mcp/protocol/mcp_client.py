@@ -39,8 +39,8 @@ from haystack_integrations.tools.mcp.protocol.changes import (
     written_filters,
 )
 from haystack_integrations.tools.mcp.protocol.channel import OnProgress, SessionLife
-from haystack_integrations.tools.mcp.protocol.eras import ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
+from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     CallDidNotRunError,
     ProtocolError,

@@ -27,8 +27,8 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from haystack_integrations.tools.mcp.convert.odd_messages import NOTIFICATIONS, REQUESTS, repair_params
-from haystack_integrations.tools.mcp.handlers.callbacks import FIELDS, Callbacks, elicit_result
 from haystack_integrations.tools.mcp.handlers.calling import call as call_function
+from haystack_integrations.tools.mcp.handlers.session_handlers import FIELDS, SessionHandlers, elicit_result
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall, is_question
 from haystack_integrations.tools.mcp.protocol.changes import ACKNOWLEDGED
 from haystack_integrations.tools.mcp.protocol.channel import Exchange
@@ -44,7 +44,7 @@ _LOG: Final = "notifications/message"
 _REVISION_BY_METHOD: Final = {"notifications/elicitation/complete": "2025-11-25", ACKNOWLEDGED: "2026-07-28"}
 
 
-class ServerRequests(Callbacks):
+class ServerRequests(SessionHandlers):
     """
     Answers the requests of the server of one session, and passes on its notifications.
     """

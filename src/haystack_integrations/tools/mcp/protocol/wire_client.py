@@ -39,9 +39,9 @@ from haystack_integrations.tools.mcp.protocol.channel import (
     SessionState,
     Transport,
 )
-from haystack_integrations.tools.mcp.protocol.eras import Negotiation, NegotiationError, ServerDetails
 from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError, ListedTools
 from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
+from haystack_integrations.tools.mcp.protocol.negotiation import Negotiation, NegotiationError, ServerDetails
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     CallDidNotRunError,
     LostError,

@@ -182,8 +182,8 @@ class Negotiation:
         if isinstance(version, str) and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             msg = f"Unsupported protocol version from the server: {version}"
             raise NegotiationError(msg)
-        mended = repair_result("initialize", LATEST_HANDSHAKE_VERSION, result)
-        read = types.InitializeResult.model_validate(mended.result, by_name=False)
+        repaired = repair_result("initialize", LATEST_HANDSHAKE_VERSION, result)
+        read = types.InitializeResult.model_validate(repaired.result, by_name=False)
         return self._agreed(str(version), read.capabilities, read.server_info, read.instructions)
 
     async def discover(self) -> ServerDetails:
@@ -202,8 +202,8 @@ class Negotiation:
             if error.code != types.UNSUPPORTED_PROTOCOL_VERSION or common is None:
                 raise
             result = await self._ask(common)
-        mended = repair_result("server/discover", LATEST_MODERN_VERSION, result)
-        read = types.DiscoverResult.model_validate(mended.result, by_name=False)
+        repaired = repair_result("server/discover", LATEST_MODERN_VERSION, result)
+        read = types.DiscoverResult.model_validate(repaired.result, by_name=False)
         revision = _common(read.supported_versions)
         if revision is None:
             msg = (

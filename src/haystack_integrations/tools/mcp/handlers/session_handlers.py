@@ -62,7 +62,7 @@ FIELDS: Final = {"sampling/createMessage": "sampling", "elicitation/create": "el
 _Answer: TypeAlias = types.InputResponse | types.ErrorData
 
 
-class Callbacks:
+class SessionHandlers:
     """
     The handlers of one session.
 
@@ -71,7 +71,7 @@ class Callbacks:
 
     def __init__(self, handlers: MCPHandlers, server: str, redactor: Redactor) -> None:
         """
-        Initialize the Callbacks.
+        Initialize the SessionHandlers.
 
         :param handlers: The user's handlers.
         :param server: Describes the server in logs.
