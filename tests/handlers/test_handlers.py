@@ -86,7 +86,7 @@ def raises(error: Any) -> Callable[[Any], str]:
 
 def session_handlers(**fields: Any) -> SessionHandlers:
     """
-    Return the callbacks of a session with a server.
+    Return the handlers of a session with a server.
     """
     return SessionHandlers(MCPHandlers(**fields), "a server", Redactor(["s3cret-key"]))
 
@@ -258,10 +258,8 @@ class TestElicitation:
     )
     async def test_a_call_is_not_repeated_unless_the_user_has_opened_the_url(self, elicitations, answer):
         data = {"elicitations": elicitations}
-        assert (
-            await session_handlers(elicitation=lambda _: answer).elicit_urls(types.URL_ELICITATION_REQUIRED, data)
-            is False
-        )
+        handlers = session_handlers(elicitation=lambda _: answer)
+        assert await handlers.elicit_urls(types.URL_ELICITATION_REQUIRED, data) is False
 
     def test_the_ready_made_handlers_answer_without_asking(self, ask: Ask) -> None:
         accepting = ask(elicitation=accept_defaults)

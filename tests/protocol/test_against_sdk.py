@@ -27,7 +27,8 @@ from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from haystack_integrations.tools.mcp import MCPConnectionError, MCPHandlers, MCPInvocationError
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages
+from haystack_integrations.tools.mcp.convert.odd_messages import read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 
 SEEDS: Final = range(1_000, 1_200)

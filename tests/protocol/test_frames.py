@@ -6,7 +6,7 @@
 Which request a broken message answers: a call fails only if that is certain.
 """
 
-from haystack_integrations.tools.mcp.protocol.channel import Unreadable, read_messages, unreadable_for_its_size
+from haystack_integrations.tools.mcp.convert.odd_messages import Unreadable, read_messages, unreadable_for_its_size
 from tests.support.rows import rows
 
 RESULT = {"jsonrpc": "2.0", "id": 5, "result": {}}

@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Repairs messages that do not quite follow the protocol, so that one odd member does not make the rest unreadable.
+Reads messages, and repairs those that do not quite follow the protocol, so that one odd member loses nothing else.
 
-The models of the MCP SDK refuse a message as a whole. This module first repairs an empty list in place of an object (as
-PHP encodes it) or an empty object in place of a list (as Lua does), `null`, optional members of a wrong type, and
-content blocks of unknown kinds. An item of a list that cannot be used is left out. Everything readable stays unchanged.
+An unreadable answer fails its request at once, instead of leaving it to its timeout. The models of the MCP SDK refuse a
+message as a whole. This module first repairs an empty list in place of an object (as PHP encodes it) or an empty object
+in place of a list (as Lua does), `null`, optional members of a wrong type, and content blocks of unknown kinds. An item
+of a list that cannot be used is left out. Everything readable stays unchanged.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +23,7 @@ from typing import Any, Final, get_args
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
 
@@ -48,6 +51,159 @@ _BLOCK_MODELS: Final[dict[str, type[BaseModel]]] = {
 }
 # Kinds of blocks that never occur in results.
 _SAMPLING_KINDS: Final = frozenset({"tool_use", "tool_result"})
+
+
+# Messages as they come in
+
+# How many bytes of an unreadable answer are searched for the id of its request.
+_HEAD_SIZE = 512
+_TAIL_SIZE = 256
+
+_UNREADABLE = "the server's answer could not be read"
+
+# The beginning of an answer, and the end of one whose id comes last, as the SDKs for TypeScript and C# write it.
+_VERSION = r'"jsonrpc"\s*:\s*"2\.0"'
+_ID = r'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")'
+_ANSWER = re.compile(rf'\s*\{{\s*(?:{_VERSION}\s*,\s*)?(?:{_ID}\s*,\s*)?(?:{_VERSION}\s*,\s*)?"(?:result|error)"\s*:')
+_ID_AT_END = re.compile(rf",\s*{_ID}\s*(?:,\s*{_VERSION}\s*)?\}}\s*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """
+    An answer that cannot be read.
+
+    :param id: The id of the request that it answers.
+    :param reason: What is wrong with it, as a clause.
+    """
+
+    id: int | str
+    reason: str
+
+
+def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
+    """
+    Read a message, or a batch of them (revision 2025-03-26).
+
+    :param data: The message.
+    :returns: The messages. Each has `jsonrpc` "2.0", and is a request with a `method` and an `id`, a notification with
+        a `method`, or an answer with an `id` and either a `result` that is an object or an `error` with an integer
+        `code` and a text as `message`. Anything else, such as a log line, is skipped.
+    """
+    try:
+        value = from_json(data)
+    except ValueError as error:
+        text = data.decode(errors="replace") if isinstance(data, bytes) else data
+        try:
+            value = _parse_leniently(text)
+        except (ValueError, RecursionError):
+            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # a truncated message has no end
+            request_id = _find_id(text[:_HEAD_SIZE], tail)
+            return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
+    found: list[dict[str, Any] | Unreadable] = []
+    for message in value if isinstance(value, list) else [value]:
+        if not isinstance(message, dict):
+            continue
+        request_id = message.get("id")
+        if type(request_id) is float and request_id.is_integer():  # from a language with only one type of numbers
+            request_id = message["id"] = int(request_id)
+        has_id = type(request_id) is int or type(request_id) is str
+        is_json_rpc = message.get("jsonrpc") == "2.0"
+        if message.get("method", "") is None:
+            del message["method"]
+        if "method" in message:
+            if is_json_rpc and isinstance(message["method"], str) and (has_id or "id" not in message):
+                found.append(message)
+            continue
+        if not has_id and not (request_id is None and "id" in message and "error" in message):
+            continue
+        failure = message.get("error")
+        if "jsonrpc" not in message and "result" not in message and not isinstance(failure, dict):
+            continue  # a log line in JSON may also have an id
+        reason = None
+        if not is_json_rpc:
+            reason = 'it has no "jsonrpc": "2.0"'
+        elif failure is not None and (failure or "result" not in message):
+            message["error"] = _repaired_error(failure)
+        else:
+            message.pop("error", None)
+            if message.get("result", "") in ([], None):  # as PHP and Go write an empty object
+                message["result"] = {}
+            if "result" not in message:
+                reason = "it has neither a result nor an error"
+            elif type(message["result"]) is not dict:
+                reason = "its result is not an object"
+        if type(request_id) is str:
+            message["id"] = own_id(request_id)
+        if reason is None:
+            found.append(message)
+        elif request_id is not None:
+            found.append(Unreadable(message["id"], f"{_UNREADABLE}: {reason}"))
+    return found
+
+
+def describe_size_limit(limit: int) -> str:
+    """
+    Return a clause which says that a message is too large, and names the limit.
+
+    :param limit: How many bytes it may have.
+    :returns: A clause.
+    """
+    return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
+
+
+def unreadable_for_its_size(message: bytes, limit: int) -> Unreadable | None:
+    """
+    Return an unreadable answer in place of a message that is too large.
+
+    :param message: The message.
+    :param limit: How many bytes it may have.
+    :returns: The answer; None if it is not certain which request the message answers, if any.
+    """
+    head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
+    request_id = _find_id(head, tail)
+    return None if request_id is None else Unreadable(request_id, describe_size_limit(limit))
+
+
+def _repaired_error(error: Any) -> dict[str, Any]:
+    error_object = error if isinstance(error, dict) else {"message": error}
+    code, text = error_object.get("code"), error_object.get("message")
+    if type(code) is int and type(text) is str:
+        return error_object
+    text = text if type(text) is str else json.dumps(error_object if text is None else text, ensure_ascii=False)
+    return {**error_object, "code": code if type(code) is int else types.INTERNAL_ERROR, "message": text}
+
+
+def _parse_leniently(text: str) -> Any:
+    # `json` accepts two things that `pydantic_core` refuses: half surrogate pairs, and control characters in strings.
+    text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
+    return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+
+
+def _find_id(head: str, tail: str) -> int | str | None:
+    """
+    Find the id of the request that a broken message answers, if it is certain.
+    """
+    answer = _ANSWER.match(head)
+    if answer is None:
+        return None
+    found = answer if answer[1] or answer[2] else _ID_AT_END.search(tail)
+    return None if found is None else own_id(found[1] or found[2])
+
+
+def own_id(value: Any) -> Any:
+    """
+    Return the id of this client's request as it was sent.
+
+    :param value: The id as it came. Some servers turn integers into floats, some write all ids as strings.
+    :returns: The id; None if the value cannot be an id.
+    """
+    if isinstance(value, str) and value.isdecimal():
+        return int(value)
+    return value if isinstance(value, str | int | float) else None
+
+
+# Results and parameters
 
 
 @dataclass
@@ -80,7 +236,7 @@ def repair_result(method: str, version: str, result: dict[str, Any]) -> Repaired
         return RepairedResult(repair(_RESULT_MODELS[method], frame) or result)
     if method not in _LIST_RESULTS:
         return RepairedResult(result)
-    model, name, repair_item = _LIST_RESULTS[method]
+    model, name, repair_one = _LIST_RESULTS[method]
     items = _as_list(frame[name]) if name in frame else None
     shell = repair(model, {**frame, name: []})
     if items is None and method == LIST_METHOD:
@@ -93,7 +249,7 @@ def repair_result(method: str, version: str, result: dict[str, Any]) -> Repaired
     repaired = RepairedResult({**shell, name: readable})
     for position, item in enumerate(items, 1):
         try:
-            readable += repair_item(item)
+            readable += repair_one(item)
         except ValueError as error:
             repaired.left_out[_label(item) or position] = str(error)
     return repaired
@@ -198,7 +354,7 @@ def _label(item: Any) -> str | None:
 # Items. Each function returns the readable items that replace one item, or raises ValueError if it cannot be used.
 
 
-def _item(model: type[BaseModel], item: Any) -> list[Any]:
+def _repair_item(model: type[BaseModel], item: Any) -> list[Any]:
     repaired = repair(model, item)
     if repaired is None:
         msg = "a required member is missing or wrong"
@@ -206,7 +362,7 @@ def _item(model: type[BaseModel], item: Any) -> list[Any]:
     return [repaired]
 
 
-def _tool(tool: Any) -> list[Any]:
+def _repair_tool(tool: Any) -> list[Any]:
     if not isinstance(tool, dict):
         msg = f"its definition must be a JSON object, not {type(tool).__name__}"
         raise ValueError(msg)
@@ -219,13 +375,13 @@ def _tool(tool: Any) -> list[Any]:
     if not isinstance(schema, dict):
         msg = f"its input schema must be a JSON object, not {type(schema).__name__}"
         raise ValueError(msg)
-    return _item(types.Tool, {**tool, "inputSchema": schema})
+    return _repair_item(types.Tool, {**tool, "inputSchema": schema})
 
 
-def _contents(contents: Any) -> list[Any]:
+def _repair_contents(contents: Any) -> list[Any]:
     contents = _as_contents(contents) if isinstance(contents, dict) else contents
     is_blob = isinstance(contents, dict) and "blob" in contents
-    return _item(types.BlobResourceContents if is_blob else types.TextResourceContents, contents)
+    return _repair_item(types.BlobResourceContents if is_blob else types.TextResourceContents, contents)
 
 
 def _as_contents(contents: dict[str, Any]) -> dict[str, Any]:
@@ -242,13 +398,13 @@ def _as_contents(contents: dict[str, Any]) -> dict[str, Any]:
     return contents
 
 
-def _resource(model: type[BaseModel], address: str, resource: Any) -> list[Any]:
+def _repair_resource(model: type[BaseModel], address: str, resource: Any) -> list[Any]:
     if isinstance(resource, dict) and not isinstance(resource.get("name"), str):
         resource = {**resource, "name": _as_text(resource.get(address))}
-    return _item(model, resource)
+    return _repair_item(model, resource)
 
 
-def _message(message: Any) -> list[Any]:
+def _repair_message(message: Any) -> list[Any]:
     if isinstance(message, str):
         message = {"content": message}
     if not isinstance(message, dict):
@@ -260,10 +416,10 @@ def _message(message: Any) -> list[Any]:
         msg = "it has no content"
         raise ValueError(msg)
     blocks = content if isinstance(content, list) else [content]
-    return [{**message, "role": role, "content": each} for block in blocks for each in _block(block)]
+    return [{**message, "role": role, "content": each} for block in blocks for each in _repair_block(block)]
 
 
-def _block(block: Any) -> list[Any]:
+def _repair_block(block: Any) -> list[Any]:
     if block is None:
         return []
     if isinstance(block, str):
@@ -318,17 +474,17 @@ _RESULT_MODELS: Final[dict[str, type[BaseModel]]] = {
 
 # By method: the model of the result, the name of its list, and the function that repairs an item.
 _LIST_RESULTS: Final[dict[str, tuple[type[BaseModel], str, Callable[[Any], list[Any]]]]] = {
-    CALL_METHOD: (types.CallToolResult, "content", _block),
-    LIST_METHOD: (types.ListToolsResult, "tools", _tool),
-    "resources/list": (types.ListResourcesResult, "resources", partial(_resource, types.Resource, "uri")),
+    CALL_METHOD: (types.CallToolResult, "content", _repair_block),
+    LIST_METHOD: (types.ListToolsResult, "tools", _repair_tool),
+    "resources/list": (types.ListResourcesResult, "resources", partial(_repair_resource, types.Resource, "uri")),
     "resources/templates/list": (
         types.ListResourceTemplatesResult,
         "resourceTemplates",
-        partial(_resource, types.ResourceTemplate, "uriTemplate"),
+        partial(_repair_resource, types.ResourceTemplate, "uriTemplate"),
     ),
-    "resources/read": (types.ReadResourceResult, "contents", _contents),
-    "prompts/list": (types.ListPromptsResult, "prompts", partial(_item, types.Prompt)),
-    "prompts/get": (types.GetPromptResult, "messages", _message),
+    "resources/read": (types.ReadResourceResult, "contents", _repair_contents),
+    "prompts/list": (types.ListPromptsResult, "prompts", partial(_repair_item, types.Prompt)),
+    "prompts/get": (types.GetPromptResult, "messages", _repair_message),
 }
 
 

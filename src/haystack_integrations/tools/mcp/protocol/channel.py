@@ -24,8 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import json
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -41,7 +39,8 @@ from haystack import logging
 from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
 from opentelemetry.propagate import inject
-from pydantic_core import from_json, to_json
+from pydantic_core import to_json
+from haystack_integrations.tools.mcp.convert.odd_messages import Unreadable, own_id
 
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.protocol.request_errors import (
@@ -750,154 +749,3 @@ class Channel:
                 await asyncio.wait(background, timeout=_ENDING_TIMEOUT)
         finally:
             await self.transport.close()
-
-
-# Reading messages. A message with a broken character or an odd shape is repaired if that loses nothing else. An
-# unreadable answer fails its request at once, instead of leaving it to its timeout.
-
-# How many bytes of an unreadable answer are searched for the id of its request.
-_HEAD_SIZE = 512
-_TAIL_SIZE = 256
-
-_UNREADABLE = "the server's answer could not be read"
-
-# The beginning of an answer, and the end of one whose id comes last, as the SDKs for TypeScript and C# write it.
-_VERSION = r'"jsonrpc"\s*:\s*"2\.0"'
-_ID = r'"id"\s*:\s*(?:(-?\d{1,18})|"([^"\\]{0,100})")'
-_ANSWER = re.compile(rf'\s*\{{\s*(?:{_VERSION}\s*,\s*)?(?:{_ID}\s*,\s*)?(?:{_VERSION}\s*,\s*)?"(?:result|error)"\s*:')
-_ID_AT_END = re.compile(rf",\s*{_ID}\s*(?:,\s*{_VERSION}\s*)?\}}\s*\Z")
-
-
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """
-    An answer that cannot be read.
-
-    :param id: The id of the request that it answers.
-    :param reason: What is wrong with it, as a clause.
-    """
-
-    id: int | str
-    reason: str
-
-
-def read_messages(data: bytes | str) -> list[dict[str, Any] | Unreadable]:
-    """
-    Read a message, or a batch of them (revision 2025-03-26).
-
-    :param data: The message.
-    :returns: The messages. Each has `jsonrpc` "2.0", and is a request with a `method` and an `id`, a notification with
-        a `method`, or an answer with an `id` and either a `result` that is an object or an `error` with an integer
-        `code` and a text as `message`. Anything else, such as a log line, is skipped.
-    """
-    try:
-        value = from_json(data)
-    except ValueError as error:
-        text = data.decode(errors="replace") if isinstance(data, bytes) else data
-        try:
-            value = _parse_leniently(text)
-        except (ValueError, RecursionError):
-            tail = "" if str(error).startswith("EOF") else text[-_TAIL_SIZE:]  # a truncated message has no end
-            request_id = _find_id(text[:_HEAD_SIZE], tail)
-            return [] if request_id is None else [Unreadable(request_id, f"{_UNREADABLE} as JSON ({error})")]
-    found: list[dict[str, Any] | Unreadable] = []
-    for message in value if isinstance(value, list) else [value]:
-        if not isinstance(message, dict):
-            continue
-        request_id = message.get("id")
-        if type(request_id) is float and request_id.is_integer():  # from a language with only one type of numbers
-            request_id = message["id"] = int(request_id)
-        has_id = type(request_id) is int or type(request_id) is str
-        is_json_rpc = message.get("jsonrpc") == "2.0"
-        if message.get("method", "") is None:
-            del message["method"]
-        if "method" in message:
-            if is_json_rpc and isinstance(message["method"], str) and (has_id or "id" not in message):
-                found.append(message)
-            continue
-        if not has_id and not (request_id is None and "id" in message and "error" in message):
-            continue
-        failure = message.get("error")
-        if "jsonrpc" not in message and "result" not in message and not isinstance(failure, dict):
-            continue  # a log line in JSON may also have an id
-        reason = None
-        if not is_json_rpc:
-            reason = 'it has no "jsonrpc": "2.0"'
-        elif failure is not None and (failure or "result" not in message):
-            message["error"] = _repaired_error(failure)
-        else:
-            message.pop("error", None)
-            if message.get("result", "") in ([], None):  # as PHP and Go write an empty object
-                message["result"] = {}
-            if "result" not in message:
-                reason = "it has neither a result nor an error"
-            elif type(message["result"]) is not dict:
-                reason = "its result is not an object"
-        if type(request_id) is str:
-            message["id"] = own_id(request_id)
-        if reason is None:
-            found.append(message)
-        elif request_id is not None:
-            found.append(Unreadable(message["id"], f"{_UNREADABLE}: {reason}"))
-    return found
-
-
-def describe_size_limit(limit: int) -> str:
-    """
-    Return a clause which says that a message is too large, and names the limit.
-
-    :param limit: How many bytes it may have.
-    :returns: A clause.
-    """
-    return f"the server's answer is larger than `max_message_size` of the server info allows, {limit:,} bytes"
-
-
-def unreadable_for_its_size(message: bytes, limit: int) -> Unreadable | None:
-    """
-    Return an unreadable answer in place of a message that is too large.
-
-    :param message: The message.
-    :param limit: How many bytes it may have.
-    :returns: The answer; None if it is not certain which request the message answers, if any.
-    """
-    head, tail = message[:_HEAD_SIZE].decode(errors="replace"), message[-_TAIL_SIZE:].decode(errors="replace")
-    request_id = _find_id(head, tail)
-    return None if request_id is None else Unreadable(request_id, describe_size_limit(limit))
-
-
-def _repaired_error(error: Any) -> dict[str, Any]:
-    error_object = error if isinstance(error, dict) else {"message": error}
-    code, text = error_object.get("code"), error_object.get("message")
-    if type(code) is int and type(text) is str:
-        return error_object
-    text = text if type(text) is str else json.dumps(error_object if text is None else text, ensure_ascii=False)
-    return {**error_object, "code": code if type(code) is int else INTERNAL_ERROR, "message": text}
-
-
-def _parse_leniently(text: str) -> Any:
-    # `json` accepts two things that `pydantic_core` refuses: half surrogate pairs, and control characters in strings.
-    text = json.dumps(json.loads(text.lstrip("\ufeff"), strict=False), ensure_ascii=False)
-    return from_json(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-
-
-def _find_id(head: str, tail: str) -> int | str | None:
-    """
-    Find the id of the request that a broken message answers, if it is certain.
-    """
-    answer = _ANSWER.match(head)
-    if answer is None:
-        return None
-    found = answer if answer[1] or answer[2] else _ID_AT_END.search(tail)
-    return None if found is None else own_id(found[1] or found[2])
-
-
-def own_id(value: Any) -> Any:
-    """
-    Return the id of this client's request as it was sent.
-
-    :param value: The id as it came. Some servers turn integers into floats, some write all ids as strings.
-    :returns: The id; None if the value cannot be an id.
-    """
-    if isinstance(value, str) and value.isdecimal():
-        return int(value)
-    return value if isinstance(value, str | int | float) else None

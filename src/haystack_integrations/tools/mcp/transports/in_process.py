@@ -22,9 +22,10 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp_types import INTERNAL_ERROR
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.convert.odd_messages import Unreadable
 from haystack_integrations.tools.mcp.errors import MCPConnectionError
 from haystack_integrations.tools.mcp.import_paths import import_object
-from haystack_integrations.tools.mcp.protocol.channel import Transport, Unreadable
+from haystack_integrations.tools.mcp.protocol.channel import Transport
 from haystack_integrations.tools.mcp.protocol.request_errors import ProtocolError
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient
 from haystack_integrations.tools.mcp.transports.sdk_streams import Streams, StreamsTransport

@@ -24,14 +24,9 @@ from typing import Any, ClassVar, cast
 import anyio
 import httpx2
 
+from haystack_integrations.tools.mcp.convert.odd_messages import describe_size_limit
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.channel import (
-    Exchange,
-    SessionLife,
-    Transport,
-    describe_size_limit,
-    describe_throttle,
-)
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, SessionLife, Transport, describe_throttle
 from haystack_integrations.tools.mcp.protocol.request_errors import Fate, RefusedError, UnreadableError
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE
 from haystack_integrations.tools.mcp.request_context import Identity, current_identity

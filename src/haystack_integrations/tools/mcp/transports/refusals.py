@@ -19,8 +19,9 @@ from typing import Any
 import httpx2
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 
+from haystack_integrations.tools.mcp.convert.odd_messages import read_messages
 from haystack_integrations.tools.mcp.convert.tool_schemas import shortened
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_throttle, read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_throttle
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     LostError,
     NoAnswerError,

@@ -17,7 +17,8 @@ import anyio
 from haystack import logging
 from mcp_types import jsonrpc_message_adapter
 
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages
+from haystack_integrations.tools.mcp.convert.odd_messages import read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage

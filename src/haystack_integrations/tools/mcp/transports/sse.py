@@ -16,8 +16,9 @@ from contextlib import aclosing
 
 import httpx2
 
+from haystack_integrations.tools.mcp.convert.odd_messages import describe_size_limit, read_messages
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, describe_size_limit, read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import RefusedError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,

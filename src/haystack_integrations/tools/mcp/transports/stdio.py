@@ -26,8 +26,9 @@ from typing import Any, Self
 from haystack import logging
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.convert.odd_messages import read_messages, unreadable_for_its_size
 from haystack_integrations.tools.mcp.executor import AsyncExecutor
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport, read_messages, unreadable_for_its_size
+from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error, leaves
 from haystack_integrations.tools.mcp.protocol.server_info import DEFAULT_MAX_MESSAGE_SIZE, resolve_secrets
 from haystack_integrations.tools.mcp.protocol.wire_client import WireClient

@@ -23,8 +23,9 @@ import httpx2
 from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from haystack_integrations.tools.mcp.convert.odd_messages import read_messages
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, causes
-from haystack_integrations.tools.mcp.protocol.channel import Exchange, read_messages
+from haystack_integrations.tools.mcp.protocol.channel import Exchange
 from haystack_integrations.tools.mcp.protocol.request_errors import NoAnswerError
 from haystack_integrations.tools.mcp.transports.posting import (
     GET_HEADERS,
