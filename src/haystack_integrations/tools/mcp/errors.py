@@ -102,7 +102,7 @@ class MCPConnectionError(MCPError):
     """
 
     # Whether only this request failed, because of its content or the server's answer; other requests may succeed.
-    _is_of_request: bool = False
+    _others_may_succeed: bool = False
 
     # The text for other callers, whose calls are not sent because of this error; None for the whole message.
     _for_others: str | None = None

@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEE
 from haystack_integrations.tools.mcp.import_paths import store_callable
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
 from haystack_integrations.tools.mcp.redaction import secrets_in
-from haystack_integrations.tools.mcp.secret_template import stored_template
+from haystack_integrations.tools.mcp.secret_template import load_template
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -505,7 +505,7 @@ def _loaded(value: Any) -> Any:
         case {"type": "env_var", "env_vars": list()}:
             return Secret.from_dict({"strict": True, **value})
         case {"type": "env_template"}:
-            return stored_template(value) or value
+            return load_template(value) or value
         case {"type": "from_state", "key": str(key)}:
             return FromState(key)
         case {"type": "value", "value": plain}:

@@ -201,9 +201,9 @@ def mcp_request_context(
             raise RuntimeError(msg) from None
 
 
-def current_caller() -> Hashable:
+def caller_key() -> Hashable:
     """
-    Return a key that tells callers apart who must not see each other's data.
+    Return a key that is equal for callers who may see each other's data.
 
     :returns: Equal values for calls on behalf of the same user; None outside every `mcp_request_context`.
     """

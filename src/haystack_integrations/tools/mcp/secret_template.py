@@ -227,7 +227,7 @@ def from_template(text: str) -> str | Secret:
     return SecretTemplate(text) if "${" in text else text
 
 
-def stored_template(data: Mapping[str, Any]) -> SecretTemplate | None:
+def load_template(data: Mapping[str, Any]) -> SecretTemplate | None:
     """
     Load a stored template.
 

@@ -297,7 +297,7 @@ def is_out_of_reach(error: Exception, operation: str) -> bool:
     """
     if not isinstance(error, MCPConnectionError) or error.code is not None:
         return False
-    return not (error.operation == operation and (error._is_of_request or isinstance(error, TimeoutError)))
+    return not (error.operation == operation and (error._others_may_succeed or isinstance(error, TimeoutError)))
 
 
 def loaded_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ from haystack_integrations.tools.mcp.parameters import (
     short_repr,
 )
 from haystack_integrations.tools.mcp.redaction import redact_fields, redact_url
-from haystack_integrations.tools.mcp.secret_template import stored_template
+from haystack_integrations.tools.mcp.secret_template import load_template
 
 if TYPE_CHECKING:
     import httpx2
@@ -421,7 +421,7 @@ class OAuthConfig(Options):
             if isinstance(value, Mapping) and name == "token_storage":
                 parameters[name] = deserialize_object(dict(value))
             elif isinstance(value, Mapping):
-                parameters[name] = stored_template(value) or Secret.from_dict(dict(value))
+                parameters[name] = load_template(value) or Secret.from_dict(dict(value))
             elif name in functions and is_import_path(value):
                 check_module_may_be_imported(value.partition(":")[0])
         return super().from_dict(parameters)

@@ -62,7 +62,7 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher, next_tick
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import texts_in
-from haystack_integrations.tools.mcp.request_context import current_caller
+from haystack_integrations.tools.mcp.request_context import caller_key
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -297,7 +297,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     def invocation_timeout(self, value: float | None) -> None:
         self._limits = dataclasses.replace(self._limits, invocation_timeout=value)
 
-    def _call_timeout(self, name: str) -> None:
+    def _name_timeout(self, name: str) -> None:
         # For messages: an alias of a registry calls the timeout `timeout_sec`.
         self._limits = dataclasses.replace(self._limits, timeout_name=name)
 
@@ -339,10 +339,10 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         """
         sessions = self._server_sessions
         if sessions is not None:  # the connection may have been closed meanwhile
-            sessions.known_links.note(current_caller(), uri)
+            sessions.known_links.note(caller_key(), uri)
 
     def _has_link(self, uri: str) -> bool:
-        return self._acquire().known_links.has(current_caller(), uri)
+        return self._acquire().known_links.has(caller_key(), uri)
 
     def _describe_server(self) -> str:
         sessions = self._server_sessions  # the sessions cache the description, which is slow to make

@@ -410,7 +410,7 @@ class Transport(ABC):
         Start to listen to unsolicited messages of the server, once the handshake is over.
         """
 
-    async def listening(self) -> None:
+    async def wait_until_listening(self) -> None:
         """
         Wait for the server's answer to `start_listening`, for a short time at most.
         """

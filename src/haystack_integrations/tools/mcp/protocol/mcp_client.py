@@ -67,7 +67,7 @@ T = TypeVar("T")
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 # Sends a request; its argument has all parameters, or additional ones.
-Send = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+SendMore = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 # How many tools, and how many resources or prompts, all pages of a listing may have together.
 MAX_TOOLS: Final = 10_000
@@ -154,7 +154,8 @@ class MCPClient(ABC):
     redactor: Redactor = Redactor()
     # Makes the context manager in which a handler answers the server.
     on_question: Callable[[], AbstractContextManager[None]] = staticmethod(nullcontext)
-    # Called in the loop with each change that the server reports, and when changes may have been missed.
+    # Called in the loop with each change that the server reports, and when changes may have been missed. `bool` does
+    # nothing.
     on_change: Callable[[ServerChange], object] = bool
     on_gap: Callable[[], object] = bool
 
@@ -443,7 +444,7 @@ class MCPClient(ABC):
 
     # Results
 
-    async def _read_pages(self, things: str, send: Send) -> list[dict[str, Any]]:
+    async def _read_pages(self, things: str, send: SendMore) -> list[dict[str, Any]]:
         """
         Read all pages of a listing. If it repeats itself or does not end, only the pages before that are used.
 
@@ -536,13 +537,13 @@ class MCPClient(ABC):
     def _fail(self, operation: str, reason: str) -> NoReturn:
         msg = f"{failed_to(operation, self._describe())}: {reason}"
         error = MCPConnectionError(msg, self._server_info, operation)
-        error._is_of_request = True
+        error._others_may_succeed = True
         raise error from None  # the cause may quote the answer
 
     def _fail_invalid(self, operation: str, reason: str) -> NoReturn:
         self._fail(operation, f"the server's answer is not a valid result: {reason}")
 
-    async def _read_with_input(self, operation: str, model: type[ModelT], send: Send) -> ModelT:
+    async def _read_with_input(self, operation: str, model: type[ModelT], send: SendMore) -> ModelT:
         async def read() -> ModelT:
             try:
                 result = await send({})
@@ -672,7 +673,7 @@ class MCPClient(ABC):
 
     # Calls that a server answers with something other than a tool's result, e.g. a task (SEP-2663)
 
-    async def _complete_call(self, send: Send, result: dict[str, Any]) -> dict[str, Any]:
+    async def _complete_call(self, send: SendMore, result: dict[str, Any]) -> dict[str, Any]:
         """
         Send a call again until it has the tool's result.
 

@@ -26,7 +26,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.parameters import CHECKED, MAX_TIMEOUT, Seconds, unchanged_fields
 from haystack_integrations.tools.mcp.redaction import redact_fields, secrets_in
-from haystack_integrations.tools.mcp.secret_template import stored_template, value_of
+from haystack_integrations.tools.mcp.secret_template import load_template, value_of
 
 if TYPE_CHECKING:
     from haystack_integrations.tools.mcp.protocol.mcp_client import MCPClient
@@ -70,7 +70,7 @@ def _deserialize(value: Any) -> Any:
         # An environment may also have a variable of the name `type`, but its values are strings.
         if value.get("type") == "env_var" and isinstance(value.get("env_vars"), list):
             return Secret.from_dict(dict(value))
-        if (template := stored_template(value)) is not None:
+        if (template := load_template(value)) is not None:
             return template
         return {key: _deserialize(item) for key, item in value.items()}
     return [_deserialize(item) for item in value] if isinstance(value, list) else value

@@ -185,7 +185,7 @@ class WireClient(MCPClient):
             self._is_modern = self._details.protocol_version in MODERN_PROTOCOL_VERSIONS
             await self._finish_handshake(channel, self._details)
             tools = await self._list_all()
-            await transport.listening()
+            await transport.wait_until_listening()
             if not self.life.owner.opens_client:
                 self.life.opened()
             return tools
@@ -460,7 +460,7 @@ class WireClient(MCPClient):
             return failure
         code, data = (error.code, error.data) if isinstance(error, ProtocolError) else (None, None)
         failed = MCPConnectionError(f"{prefix}: {text}", info, operation, code=code, data=data)
-        failed._is_of_request = is_answered and not isinstance(error, NoAnswerError)
+        failed._others_may_succeed = is_answered and not isinstance(error, NoAnswerError)
         return failed
 
     async def _reason(self, error: RefusedError | LostError) -> str:

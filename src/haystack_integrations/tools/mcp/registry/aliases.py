@@ -321,7 +321,7 @@ class MCPAliasToolset(Compound, LiveToolset):
         kind = type(provider) if isinstance(provider, MCPToolset) else MCPToolset
         member = kind(**parameters)
         if self._config.timeout_sec is not None:
-            member.connection._call_timeout("timeout_sec")
+            member.connection._name_timeout("timeout_sec")
         return member
 
     @property

@@ -45,10 +45,10 @@ async def authentication(info: HttpServerInfo, url: str, learn: Callable[[Iterab
     except Exception as error:
         msg = f"Failed to connect to {info.describe()}: authorization cannot begin: {error}"
         raise MCPAuthorizationError(msg, server_info=info, operation="connect") from error
-    return connected(auth, info, learn)
+    return with_route(auth, info, learn)
 
 
-def connected(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
+def with_route(auth: httpx2.Auth, info: HttpServerInfo, learn: Callable[[Iterable[str]], None]) -> httpx2.Auth:
     """
     Make token requests use the proxy, the certificates and the allow list of a server info.
 
@@ -175,7 +175,7 @@ def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
         kind = type(server_info._oauth).__name__
         msg = f"{kind} makes an {type(auth).__name__} of its own, which cannot log in beforehand"
         raise ValueError(msg)
-    connected(auth, server_info, lambda _: None)
+    with_route(auth, server_info, lambda _: None)
     return server_info, auth, url
 
 

@@ -114,8 +114,8 @@ class StreamableHttpTransport(HttpTransport):
         # does every request.
         self._has_failed = False
         # Cleared while the server has not yet answered the request for its stream.
-        self._is_answered = asyncio.Event()
-        self._is_answered.set()
+        self._stream_is_answered = asyncio.Event()
+        self._stream_is_answered.set()
 
     async def open(self) -> None:
         """
@@ -222,12 +222,12 @@ class StreamableHttpTransport(HttpTransport):
             reason = describe_failure(error)
             cursor.is_silent &= response.num_bytes_downloaded == 0
         if cursor.last_id and exchange.version not in MODERN_PROTOCOL_VERSIONS:
-            await self._go_on(cursor, exchange)
+            await self._resume(cursor, exchange)
         if not exchange.is_settled:
             exchange.lose(reason)
         return cursor.is_silent and now() - opened_at < _CUT_AFTER
 
-    async def _go_on(self, cursor: _Cursor, exchange: Exchange) -> None:
+    async def _resume(self, cursor: _Cursor, exchange: Exchange) -> None:
         """
         Reopen a stream when it ends, until its exchange is settled or two attempts in a row bring no event.
         """
@@ -295,16 +295,16 @@ class StreamableHttpTransport(HttpTransport):
         Open the stream for unsolicited messages of the server, if there is a session. A server need not have a stream.
         """
         if self._session_id is not None:
-            self._is_answered.clear()
+            self._stream_is_answered.clear()
             self.channel.spawn(self._listen())
 
-    async def listening(self) -> None:
+    async def wait_until_listening(self) -> None:
         """
         Wait for the stream, for a short time at most: messages that the server sends before it is open are lost.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_STREAM_TIMEOUT):
-                await self._is_answered.wait()
+                await self._stream_is_answered.wait()
 
     async def _listen(self) -> None:
         """
@@ -317,7 +317,7 @@ class StreamableHttpTransport(HttpTransport):
                 try:
                     response = await self._open_stream(cursor, was_open=was_open)
                 finally:
-                    self._is_answered.set()
+                    self._stream_is_answered.set()
                 if response is not None:
                     if was_open and not cursor.last_id:
                         self.channel.missed()
