@@ -28,7 +28,7 @@ from haystack_integrations.hooks.mcp.confirmation import (
     ConfirmationRules,
     MCPConfirmationStrategy,
     Override,
-    RecordedStrategy,
+    RecordingStrategy,
     check_method,
     is_of_server,
     load_rules,
@@ -327,7 +327,7 @@ class MCPConfirmationHook:
                 )
             elif self.strategy is not None and _asks_for_any(policy, name, messages[-1].tool_calls, tool):
                 is_recording = isinstance(self.strategy, MCPConfirmationStrategy)  # it records its decisions itself
-                strategies[name] = self.strategy if is_recording else RecordedStrategy(self.strategy)
+                strategies[name] = self.strategy if is_recording else RecordingStrategy(self.strategy)
         return ConfirmationHook(confirmation_strategies=strategies) if strategies else None
 
     def to_dict(self) -> dict[str, Any]:

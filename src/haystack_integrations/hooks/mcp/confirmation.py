@@ -218,14 +218,14 @@ def _decide_once(question: dict[str, Any], decide: Callable[..., ToolExecutionDe
     return _record(recall, question, decide(**question))
 
 
-class RecordedStrategy:
+class RecordingStrategy:
     """
     Wraps a custom strategy, and records its decisions if a durable run is open.
     """
 
     def __init__(self, strategy: ConfirmationStrategy) -> None:
         """
-        Initialize the RecordedStrategy.
+        Initialize the RecordingStrategy.
         """
         self._strategy = strategy
 

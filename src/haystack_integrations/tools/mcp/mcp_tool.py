@@ -35,7 +35,7 @@ from haystack_integrations.tools.mcp.budgets import (
     note_refusal,
 )
 from haystack_integrations.tools.mcp.connection.limits import CallOptions
-from haystack_integrations.tools.mcp.connection.requests import CallRequest, RecordedCall, call_recorder
+from haystack_integrations.tools.mcp.connection.requests import CallRequest, CallToRecord, call_recorder
 from haystack_integrations.tools.mcp.convert.arguments import fit_arguments
 from haystack_integrations.tools.mcp.convert.content import MCPToolResult, state_result
 from haystack_integrations.tools.mcp.convert.server_texts import html_parameters, invisible_characters, visible_text
@@ -752,7 +752,7 @@ class MCPTool(ToolBase, Tool):
                 self.warm_up()
             sent, request = self._prepare(arguments, on_progress, is_from_haystack=is_from_haystack)
             recorder, send = call_recorder.get(), self._connection._deliver
-            result = send(request) if recorder is None else recorder.deliver(self._recorded_call(request, sent), send)
+            result = send(request) if recorder is None else recorder.deliver(self._call_to_record(request, sent), send)
             return convert(result)
         except MCPRunError:
             raise
@@ -781,7 +781,7 @@ class MCPTool(ToolBase, Tool):
             if recorder is None:
                 result = await send(request)
             else:
-                result = await recorder.deliver_async(self._recorded_call(request, sent), send)
+                result = await recorder.deliver_async(self._call_to_record(request, sent), send)
             return convert(result)
         except MCPRunError:
             raise
@@ -789,12 +789,12 @@ class MCPTool(ToolBase, Tool):
             failure = self._to_invocation_error(error, sent or CallArguments(arguments=arguments, given=arguments))
             raise failure from failure.__cause__
 
-    def _recorded_call(self, request: CallRequest, sent: CallArguments) -> RecordedCall:
+    def _call_to_record(self, request: CallRequest, sent: CallArguments) -> CallToRecord:
         """
         Describe a call for the run that records it.
         """
         from_state = {*self._hidden.inputs_from_state.values()}
-        return RecordedCall(
+        return CallToRecord(
             request=request,
             arguments={name: value for name, value in sent.given.items() if name not in from_state},
             secrets=[*texts_in(sent.hidden), *sent.secrets],

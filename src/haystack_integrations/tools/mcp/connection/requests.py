@@ -194,7 +194,7 @@ def executor_failure(error: Exception, request: CallRequest) -> MCPInvocationErr
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedCall:
+class CallToRecord:
     """
     A tool call that is to be recorded.
 
@@ -267,7 +267,7 @@ class CallRecorder(ABC):
         """
 
     @abstractmethod
-    def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
+    def deliver(self, call: CallToRecord, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it.
 
@@ -280,7 +280,7 @@ class CallRecorder(ABC):
 
     @abstractmethod
     async def deliver_async(
-        self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
+        self, call: CallToRecord, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
     ) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it, without blocking the event loop.

@@ -41,7 +41,7 @@ from haystack_integrations.tools.mcp.durable.run import (
     OnUnknown,
     OpenRun,
     UnknownCall,
-    failure,
+    error_record,
     in_scope,
     request_of,
     scope,
@@ -234,7 +234,7 @@ class RunJournal:
             if entry.place.kind == "call" and entry.state == "started"
         ]
 
-    def decide(self, name: str, number: int, decision: Literal["repeat", "model"] | str, result: Any = None) -> None:
+    def decide(self, name: str, number: int, decision: Literal["repeat", "done", "model"], result: Any = None) -> None:
         """
         Settle a call without a result, before the run is continued: one that was sent, or that waits for an answer.
 
@@ -248,7 +248,7 @@ class RunJournal:
         :raises ValueError: If `decision` is not one of these, or is "done" without a `result`.
         """
         if decision == "repeat":
-            error = failure("MCPInvocationError", "The tool did not run.", outcome=TO_REPEAT)
+            error = error_record("MCPInvocationError", "The tool did not run.", outcome=TO_REPEAT)
             done = self._store.settle(name, number, error, state="failed")
         elif decision == "done":
             if result is None:
@@ -261,7 +261,7 @@ class RunJournal:
                 content["value"] = result  # for Haystack's own tools, as an Agent's State may take parts of a result
             done = self._store.settle(name, number, content, state="done")
         elif decision == "model":
-            error = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
+            error = error_record("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
             done = self._store.settle(name, number, error, state="failed")
         else:
             msg = f"`decision` must be 'repeat', 'done' or 'model', got {decision!r}"
@@ -531,7 +531,7 @@ class _JournaledTool(Tool):
                     result = super().invoke(**kwargs)
                     record = _to_record(result)
             except ToolInvocationError as error:
-                opened.record_state(entry, "failed", failure("", str(error)))
+                opened.record_state(entry, "failed", error_record("", str(error)))
                 raise
             opened.record_state(entry, "done", record)
         return result
@@ -550,7 +550,7 @@ class _JournaledTool(Tool):
                     result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
                     record = _to_record(result)
             except ToolInvocationError as error:
-                await asyncio.to_thread(opened.record_state, entry, "failed", failure("", str(error)))
+                await asyncio.to_thread(opened.record_state, entry, "failed", error_record("", str(error)))
                 raise
             await asyncio.to_thread(opened.record_state, entry, "done", record)
         return result

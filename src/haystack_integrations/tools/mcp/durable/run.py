@@ -42,7 +42,7 @@ from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
-from haystack_integrations.tools.mcp.connection.requests import CallRecorder, Recall, RecordedCall, call_recorder
+from haystack_integrations.tools.mcp.connection.requests import CallRecorder, CallToRecord, Recall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
 from haystack_integrations.tools.mcp.errors import (
     MCPCallInDoubtError,
@@ -444,7 +444,7 @@ class OpenRun(CallRecorder):
 
     # Calls of MCP tools
 
-    def deliver(self, call: RecordedCall, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
+    def deliver(self, call: CallToRecord, send: Callable[[CallRequest], types.CallToolResult]) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it. See `connection.requests.CallRecorder`.
         """
@@ -463,7 +463,7 @@ class OpenRun(CallRecorder):
                     return self._finish(entry, call, result)
 
     async def deliver_async(
-        self, call: RecordedCall, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
+        self, call: CallToRecord, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
     ) -> types.CallToolResult:
         """
         Return the recorded result of a call, or send it, without blocking the event loop.
@@ -507,18 +507,18 @@ class OpenRun(CallRecorder):
                 elif entry.number in self._unsent:  # from now on, it is not sent; the next try may do so
                     entry.state, entry.result = "failed", _NOT_SENT
 
-    def _begin_call(self, call: RecordedCall) -> tuple[Entry, bool]:
+    def _begin_call(self, call: CallToRecord) -> tuple[Entry, bool]:
         request = call.request
         entry, is_due = self.begin(
             request.display_name, call.arguments, secrets=call.secrets, may_repeat=call.may_repeat
         )
         if not is_due and entry.state == "failed":
-            raise _error(entry.result, request)
+            raise _error_from(entry.result, request)
         if is_due and call.is_intercepted:
             self.note_sent(entry)  # an interceptor may run the tool in another way
         return entry, is_due
 
-    def _request(self, call: RecordedCall, entry: Entry) -> CallRequest:
+    def _request(self, call: CallToRecord, entry: Entry) -> CallRequest:
         """
         Make the request to send: the call with its key and, if the call is pending, the server's handle of it.
         """
@@ -544,7 +544,7 @@ class OpenRun(CallRecorder):
         self._send_again(entry)
         entry.state = "started"
 
-    def _fail(self, entry: Entry, call: RecordedCall, error: Exception) -> Entry:
+    def _fail(self, entry: Entry, call: CallToRecord, error: Exception) -> Entry:
         """
         Record that a call failed and raise its error, or return the call if it is to be sent again.
         """
@@ -582,7 +582,7 @@ class OpenRun(CallRecorder):
         self.record_state(entry, "failed", _stored_error(error, redactor, name))
         raise error
 
-    def _finish(self, entry: Entry, call: RecordedCall, result: types.CallToolResult) -> types.CallToolResult:
+    def _finish(self, entry: Entry, call: CallToRecord, result: types.CallToolResult) -> types.CallToolResult:
         stored = result.model_dump(mode="json", by_alias=True, exclude_none=True)
         self.record_state(entry, "done", Redactor(call.secrets).redact_declared(stored))
         return result
@@ -635,7 +635,7 @@ class OpenRun(CallRecorder):
             return self._keep_unsent(self._send_again(entry)), True
         if decision == "error":
             raise self._in_doubt_error(entry, _in_doubt_message(self.name, entry))
-        outcome = failure("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
+        outcome = error_record("MCPOutcomeUnknownError", MAY_HAVE_RUN_TEXT)
         self.record_state(entry, "failed", outcome)
         return entry, False
 
@@ -945,7 +945,7 @@ def _result(entry: Entry) -> types.CallToolResult:
     return types.CallToolResult.model_validate(entry.result, by_name=False)
 
 
-def failure(kind: str, message: str, *, code: int | None = None, outcome: str = "may_have_run") -> dict[str, Any]:
+def error_record(kind: str, message: str, *, code: int | None = None, outcome: str = "may_have_run") -> dict[str, Any]:
     """
     Make the record of an error.
 
@@ -958,17 +958,17 @@ def failure(kind: str, message: str, *, code: int | None = None, outcome: str = 
     return {"kind": kind, "message": message, "code": code, "outcome": outcome}
 
 
-_NOT_SENT: Final = failure("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
+_NOT_SENT: Final = error_record("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
 
 
 def _stored_error(error: Exception, redactor: Redactor, tool_name: str) -> dict[str, Any]:
     if not isinstance(error, MCPInvocationError):
-        return failure("MCPInvocationError", redactor.text(f"Failed to invoke Tool `{tool_name}`: {error}"))
-    stored = failure(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
+        return error_record("MCPInvocationError", redactor.text(f"Failed to invoke Tool `{tool_name}`: {error}"))
+    stored = error_record(type(error).__name__, redactor.text(str(error)), code=error.code, outcome=outcome_of(error))
     return {**stored, "is_tool_error": error.is_tool_error, "data": _json(redactor.value(error.data))}
 
 
-def _error(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
+def _error_from(stored: dict[str, Any], request: CallRequest) -> MCPInvocationError:
     kind = getattr(errors, stored["kind"], MCPInvocationError)
     kind = kind if isinstance(kind, type) and issubclass(kind, MCPInvocationError) else MCPInvocationError
     error: MCPInvocationError = kind(
