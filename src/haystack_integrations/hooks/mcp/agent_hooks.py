@@ -34,7 +34,7 @@ from haystack_integrations.hooks.mcp.confirmation import (
     load_rules,
 )
 from haystack_integrations.tools.mcp.budgets import (
-    CallCounts,
+    CountLimits,
     Limit,
     LimitPerTool,
     refusal,
@@ -131,7 +131,7 @@ class MCPCallBudgetHook:
         # The counts include calls that were confirmed, failed or succeeded so far, but not calls that a user declined.
         executed: Mapping[str, int] = state.data.get("tool_call_counts") or {}
         counted = self._names_to_count(state.data.get("tools") or [], {*executed, *(call.tool_name for call in calls)})
-        limits = CallCounts(
+        limits = CountLimits(
             max_turns=self.max_turns,
             max_calls=self.max_calls,
             max_calls_per_tool=self.max_calls_per_tool,

@@ -54,7 +54,7 @@ LimitPerTool: TypeAlias = Limit | Mapping[str, Limit]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CallCounts:
+class CountLimits:
     """
     Limits for calls and for turns with calls.
 
@@ -130,16 +130,16 @@ class MCPCallBudget:
     """
 
     def __init__(
-        self, counts: CallCounts, *, tools: Sequence[str] | None = None, max_refused_calls: int | None = None
+        self, limits: CountLimits, *, tools: Sequence[str] | None = None, max_refused_calls: int | None = None
     ) -> None:
         """
         Initialize the budget; `call_budget` does that.
 
-        :param counts: The limits.
+        :param limits: The limits.
         :param tools: Names of the tools that are counted; None for all MCP tools.
         :param max_refused_calls: The number of refused calls after which the next one ends the run; None for no limit.
         """
-        self._counts = counts
+        self._limits = limits
         self._tools = tools
         self._max_refused = max_refused_calls
         self._lock = threading.Lock()
@@ -172,7 +172,7 @@ class MCPCallBudget:
 
     def _admit(self, tool_name: str) -> None:
         with self._lock:
-            limit = self._counts.reason_against(tool_name, self._made_calls)
+            limit = self._limits.reason_against(tool_name, self._made_calls)
             if limit is None:
                 self._made_calls[tool_name] += 1
                 return
@@ -246,8 +246,8 @@ def call_budget(
     :returns: A context manager that returns the budget, with `calls`, `calls_by_tool` and `refused`.
     :raises MCPConfigurationError: If a parameter is invalid.
     """
-    counts = CallCounts(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool)
-    budget = MCPCallBudget(counts, tools=tools, max_refused_calls=max_refused_calls)
+    limits = CountLimits(max_calls=max_calls, max_calls_per_tool=max_calls_per_tool)
+    budget = MCPCallBudget(limits, tools=tools, max_refused_calls=max_refused_calls)
     token = call_budgets.set((*call_budgets.get(), budget))
     try:
         yield budget

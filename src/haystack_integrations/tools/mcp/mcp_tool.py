@@ -47,7 +47,7 @@ from haystack_integrations.tools.mcp.convert.tool_names import (
 )
 from haystack_integrations.tools.mcp.convert.tool_schemas import (
     NEEDS_TASKS,
-    TEXTS,
+    TEXT_KEYWORDS,
     map_keywords,
     map_strings,
     needs_tasks,
@@ -465,7 +465,7 @@ class MCPTool(ToolBase, Tool):
             return shown
 
         self._schema = map_keywords(
-            parameters, lambda key, value: visible(value) if key in TEXTS and isinstance(value, str) else value
+            parameters, lambda key, value: visible(value) if key in TEXT_KEYWORDS and isinstance(value, str) else value
         )
         shown_schema, self._argument_names = with_safe_arguments(self._schema)
         self.parameters = map_strings(shown_schema, visible)
@@ -862,14 +862,14 @@ class MCPTool(ToolBase, Tool):
         returns_dict = self.outputs_to_state or self._output_sources
         return state_result(envelope, self._output_sources) if returns_dict else envelope
 
-    def _parameter(self, name: str) -> Any:
+    def _original_value(self, name: str) -> Any:
         parameters = {
             "name": self.remote_name,
             "description": self._custom_description,
             "outputs_to_string": self._custom_outputs_to_string,
             "inputs_from_state": self._hidden.inputs_from_state or None,
         }
-        return parameters[name] if name in parameters else super()._parameter(name)
+        return parameters[name] if name in parameters else super()._original_value(name)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:

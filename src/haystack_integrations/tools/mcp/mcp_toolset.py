@@ -250,8 +250,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         self._expires_at: float | None = None
         # Listed tools that are not published in the toolset yet.
         self._unpublished: list[MCPTool] | None = None
-        self._fetch_task: asyncio.Task[None] | None = None
-        self._next_fetch_at = 0.0
+        self._listing_task: asyncio.Task[None] | None = None
+        self._next_listing_at = 0.0
         # The tools with which runs of Agents of Haystack 3 began.
         self._tools_of_runs: weakref.WeakKeyDictionary[ToolsOfRun, list[Tool]] = weakref.WeakKeyDictionary()
         self._connection._watch(Watcher(WantedChanges(lists=frozenset({"tools"})), _while_alive(self._note_change)))
@@ -516,7 +516,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
                 self._generation = max(listing.generation, self._generation)
                 self._listed_at, self._expires_at = listing.tick, listing.expires_at
                 if self._is_outdated:
-                    AsyncExecutor.get_instance().post(self._start_fetching)
+                    AsyncExecutor.get_instance().post(self._start_listing)
             if publish:
                 self._publish_locked()
 
@@ -671,14 +671,14 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
     def _note_change(self, _change: ServerChange) -> None:
         self._changed_at = next_tick()
         if self._listed_at:  # otherwise the first listing is still to come, at warm-up
-            self._start_fetching()
+            self._start_listing()
 
-    def _start_fetching(self) -> None:
-        if self._fetch_task is None or self._fetch_task.done():
+    def _start_listing(self) -> None:
+        if self._listing_task is None or self._listing_task.done():
             # Use an empty context, not a call's, because this is not on behalf of a user.
-            self._fetch_task = asyncio.create_task(_keep_fetching(weakref.ref(self)), context=contextvars.Context())
+            self._listing_task = asyncio.create_task(_keep_listing(weakref.ref(self)), context=contextvars.Context())
 
-    async def _fetch(self) -> bool:
+    async def _list_in_background(self) -> bool:
         """
         List the tools in the background.
 
@@ -699,7 +699,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             logger.warning("The tools changed and cannot be used as they are now: {error}", error=str(error))
             return False
         finally:
-            self._next_fetch_at = monotonic() + _LISTING_INTERVAL
+            self._next_listing_at = monotonic() + _LISTING_INTERVAL
         return True
 
     # Tools by name
@@ -744,8 +744,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
 
     # Serialization and display
 
-    def _parameter(self, name: str) -> Any:
-        value = super()._parameter(name)
+    def _original_value(self, name: str) -> Any:
+        value = super()._original_value(name)
         return value or None if name in _PARAMETERS_PER_TOOL else value
 
     @classmethod
@@ -800,12 +800,12 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         return f"{type(self).__name__}(server_info={self.server_info!r}, tools={names!r}{cold})"
 
 
-async def _keep_fetching(reference: weakref.ref[MCPToolset]) -> None:
+async def _keep_listing(reference: weakref.ref[MCPToolset]) -> None:
     while (toolset := reference()) is not None and toolset._is_outdated:
-        if (pause := toolset._next_fetch_at - monotonic()) > 0:
+        if (pause := toolset._next_listing_at - monotonic()) > 0:
             del toolset  # do not keep it alive while sleeping: a server may never stop reporting changes
             await asyncio.sleep(pause)
-        elif not await toolset._fetch():
+        elif not await toolset._list_in_background():
             return
 
 

@@ -32,7 +32,7 @@ from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, mod
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEEDS_TASKS, has_key, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
-from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Positive, Seconds, Text, explains_options
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.secret_template import load_template
 
@@ -116,7 +116,7 @@ class ToolOptions(Options):
     retry_idempotent: bool | None = None
     idempotency_argument: Text | None = None
     on_tool_error: OnToolError | None = None
-    max_tool_failures: Annotated[int, Field(ge=1)] | None = None
+    max_tool_failures: Positive | None = None
 
 
 @explains_options

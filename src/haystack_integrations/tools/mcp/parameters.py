@@ -178,7 +178,7 @@ def explains_options(cls: C) -> C:
     _parameters[cls.__name__] = parameters
 
     @functools.wraps(construct)
-    def checked(self: Any, *args: Any, **options: Any) -> None:
+    def construct_or_explain(self: Any, *args: Any, **options: Any) -> None:
         for name in options:
             if name not in names:
                 raise TypeError(_unknown(cls.__name__, name))
@@ -190,7 +190,7 @@ def explains_options(cls: C) -> C:
             return
         raise (self._error if is_group else ValueError)(msg)
 
-    cls.__init__ = checked  # type: ignore[misc]
+    cls.__init__ = construct_or_explain  # type: ignore[misc]
     return cls
 
 

@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import html_table, vis
 from haystack_integrations.tools.mcp.convert.tool_names import ToolNamePrefix, provider_safe_name
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.import_paths import stored_in
-from haystack_integrations.tools.mcp.parameters import Text, checked
+from haystack_integrations.tools.mcp.parameters import Positive, Text, checked
 from haystack_integrations.tools.mcp.tool_base import LiveToolset, ReaderBase, loaded_parameters
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
         *,
         uris: list[Text] | None = None,
         max_size: Annotated[int, Field(ge=200)] = 20_000,
-        max_listed: Annotated[int, Field(ge=1)] = 50,
+        max_listed: Positive = 50,
         tool_name_prefix: ToolNamePrefix | None = None,
         result_format: Literal["text", "content"] = "text",
         connection_timeout: float = 30.0,
@@ -133,8 +133,8 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             "read_resource",
             f"Read a resource by its URI, at most {self.max_size} characters at a time.",
             {"uri": uri, "offset": {**_OFFSET_SCHEMA, "description": "How many characters to skip."}},
-            self._read_text,
-            self._read_text_async,
+            self._read,
+            self._read_async,
         )
 
     def _tool(
@@ -151,7 +151,7 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
             **({"async_function": async_function} if HAS_ASYNC_FUNCTION else {}),
         )
 
-    def _admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
+    def _fit_and_admit(self, name: str, parameter: str, arguments: dict[str, Any]) -> tuple[str, int]:
         tool_name = provider_safe_name(name, self.tool_name_prefix)
         fitted = fit_arguments_of_own(tool_name, {parameter: {"type": "string"}, "offset": _OFFSET_SCHEMA}, arguments)
         admit_call(tool_name, is_mcp_tool=False)
@@ -161,16 +161,16 @@ class MCPResourceToolset(ReaderBase, LiveToolset):
         return self._connection._submit(self._list_async(**arguments))
 
     async def _list_async(self, **arguments: Any) -> str:
-        query, offset = self._admit("list_resources", "query", arguments)
+        query, offset = self._fit_and_admit("list_resources", "query", arguments)
         resources = await self._connection.list_resources_async()
         templates = await self._connection.list_resource_templates_async()
         return self._format_listing(resources, templates, query, offset)
 
-    def _read_text(self, **arguments: Any) -> str | list[ContentPart]:
-        return self._connection._submit(self._read_text_async(**arguments))
+    def _read(self, **arguments: Any) -> str | list[ContentPart]:
+        return self._connection._submit(self._read_async(**arguments))
 
-    async def _read_text_async(self, **arguments: Any) -> str | list[ContentPart]:
-        uri, offset = self._admit("read_resource", "uri", arguments)
+    async def _read_async(self, **arguments: Any) -> str | list[ContentPart]:
+        uri, offset = self._fit_and_admit("read_resource", "uri", arguments)
         return self._format_contents(await self._connection.read_resource_async(self._check_uri(uri)), offset)
 
     def _may_read(self, uri: str) -> bool:

@@ -139,7 +139,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         self._found_outside_runs = ToolsFound(self)
         super().__init__(tools=[self._found_outside_runs.search_tool])
 
-    def _current_tools(self, *, strictly: bool) -> dict[str, Tool]:
+    def _tools_by_name(self, *, strictly: bool) -> dict[str, Tool]:
         tools: dict[str, Tool] = {}
         duplicates = []
         for tool in without_instructions(flatten_tools_or_toolsets(self.catalog)):
@@ -155,7 +155,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return tools
 
     def _update_index(self) -> None:
-        tools = self._current_tools(strictly=True)
+        tools = self._tools_by_name(strictly=True)
         self._is_small = len(tools) < self.search_threshold
         if not self._is_small:
             self._index_of(tools)
@@ -243,7 +243,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
             self.warm_up()
         else:
             self._refresh()
-        tools = self._current_tools(strictly=False)
+        tools = self._tools_by_name(strictly=False)
         names = self._index_of(tools).search(tool_keywords, max(1, min(k or self.top_k, MAX_RESULTS)), found.names)
         if not names:
             return f"None of {len(tools)} tools was found with these words. Try others."
@@ -270,9 +270,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
         """
         if self._is_small is None:
             self.warm_up()
-        self._is_small = len(self._current_tools(strictly=False)) < self.search_threshold
-        tools = ToolsFound(self, selected_tool_names, is_small=self._is_small)
-        return tools
+        self._is_small = len(self._tools_by_name(strictly=False)) < self.search_threshold
+        return ToolsFound(self, selected_tool_names, is_small=self._is_small)
 
     def __iter__(self) -> Iterator[Tool]:
         """
@@ -288,7 +287,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
 
         :returns: All tools of the catalog, found or not.
         """
-        return list(self._current_tools(strictly=False).values())
+        return list(self._tools_by_name(strictly=False).values())
 
     def add(self, tool: Tool | Toolset) -> None:
         """
@@ -330,7 +329,7 @@ class MCPSearchableToolset(Compound, LiveToolset):
         return partial(type(self), **own_parameters(self, MCPSearchableToolset)), ()
 
     def _repr_html_(self) -> str:
-        tools = self._current_tools(strictly=False)
+        tools = self._tools_by_name(strictly=False)
         return html_table(tools.values(), f"{type(self).__name__}, which searches {len(tools)} tools")
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
-from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXTS, map_keywords
+from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXT_KEYWORDS, map_keywords
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options, short_repr
@@ -581,7 +581,7 @@ def _differences(
         if isinstance(old, dict) and isinstance(new, dict):
             yield from _differences(old, new, place, are_names=not are_names and key in SCHEMAS_BY_NAME)
         elif key not in before or key not in after or not _is_same(old, new):
-            yield place, not are_names and key in TEXTS, old, new
+            yield place, not are_names and key in TEXT_KEYWORDS, old, new
 
 
 def _is_same(old: Any, new: Any) -> bool:

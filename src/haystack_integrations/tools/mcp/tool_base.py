@@ -464,10 +464,10 @@ class ToolBase(HasConnection):
         Return the constructor arguments that rebuild the object: all those of mcp-haystack 2.1, and changed new ones.
         """
         parameters = parameters_of(self._stored_as).items()
-        values = {name: (parameter, self._parameter(name)) for name, parameter in parameters}
+        values = {name: (parameter, self._original_value(name)) for name, parameter in parameters}
         return {name: value for name, (parameter, value) in values.items() if not _is_left_out(parameter, value)}
 
-    def _parameter(self, name: str) -> Any:
+    def _original_value(self, name: str) -> Any:
         """
         Return the original value of a parameter.
         """
@@ -663,7 +663,7 @@ class LiveToolset(Toolset):
 
     @abstractmethod
     def _as_dict(self, method: str) -> dict[str, Any]:
-        """Describe the toolset; the named method describes its parts."""
+        """Serialize the toolset, and its parts by their method of this name."""
 
     def to_dict(self) -> dict[str, Any]:
         """

@@ -39,7 +39,7 @@ SINGLE_SCHEMAS: Final = frozenset(
     "contentSchema".split()
 )
 # Keywords whose values are texts for readers.
-TEXTS: Final = frozenset({"title", "description", "$comment"})
+TEXT_KEYWORDS: Final = frozenset({"title", "description", "$comment"})
 # With this key in a parameter's schema, its argument is also sent as an HTTP header, which proxies may log.
 HEADER_KEY: Final = "x-mcp-header"
 

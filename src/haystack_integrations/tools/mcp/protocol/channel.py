@@ -36,12 +36,11 @@ from typing import Any, Final, TypeAlias
 
 import anyio
 from haystack import logging
-from mcp_types import INTERNAL_ERROR
 from opentelemetry import trace
 from opentelemetry.propagate import inject
 from pydantic_core import to_json
-from haystack_integrations.tools.mcp.convert.odd_messages import Unreadable, own_id
 
+from haystack_integrations.tools.mcp.convert.odd_messages import Unreadable, own_id
 from haystack_integrations.tools.mcp.executor import Caller
 from haystack_integrations.tools.mcp.protocol.request_errors import (
     Fate,

@@ -26,7 +26,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     resolve,
     run_in_threads,
 )
-from haystack_integrations.tools.mcp.budgets import CallCounts, calls_of, refusal
+from haystack_integrations.tools.mcp.budgets import CountLimits, calls_of, refusal
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
@@ -197,8 +197,8 @@ class MCPFacade:
         :returns: The reply, and a tool message with an error for each of its calls.
         """
         message = _first_reply(reply)
-        counts = CallCounts(max_turns=self.max_tool_call_turns)
-        limit = counts.reason_against("", {}, self.max_tool_call_turns) or ""
+        limits = CountLimits(max_turns=self.max_tool_call_turns)
+        limit = limits.reason_against("", {}, self.max_tool_call_turns) or ""
         return [message, *(refusal(call, limit) for call in message.tool_calls)]
 
     def __repr__(self) -> str:
