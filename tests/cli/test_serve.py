@@ -25,7 +25,7 @@ from haystack_integrations.tools.mcp import (
     StreamableHttpServerInfo,
     serving,
 )
-from haystack_integrations.tools.mcp.cli.serve import Look, make_server
+from haystack_integrations.tools.mcp.cli.serve import ViewOptions, make_server
 from tests.cli.conftest import Run
 from tests.support.prepared import prepared_python
 from tests.support.rows import rows
@@ -154,15 +154,15 @@ def test_the_options_choose_what_clients_see(shelf: Path) -> None:
     parts = {name: {"type": BUILDER, "init_parameters": template} for name in ("find", "ask")}
     (shelf / "Größe 1.yaml").write_text(json.dumps({"components": parts, "connections": []}))
     sockets = {"input": ["q=find.it", "q=ask.it"], "output": ["asked=ask.prompt"]}
-    look = Look(name="Library", description="Search the library.", **sockets)
-    with MCPConnection(InProcessServerInfo(make_server("Größe 1.yaml", look))) as connection:
+    view = ViewOptions(name="Library", description="Search the library.", **sockets)
+    with MCPConnection(InProcessServerInfo(make_server("Größe 1.yaml", view))) as connection:
         assert connection.status().server_name == "Library"
         [tool] = connection.list_tools()
         assert re.fullmatch("[A-Za-z0-9_-]{1,64}", tool.name)
         assert (tool.description, list(tool.input_schema["properties"])) == ("Search the library.", ["q"])
         assert connection.call_tool(tool.name, {"q": "tea"}).structured_content == {"asked": "Of tea."}
     for shows in (False, True):
-        server = make_server("shelf.py:add", Look(show_errors=shows))
+        server = make_server("shelf.py:add", ViewOptions(show_errors=shows))
         with MCPConnection(InProcessServerInfo(server)) as connection, pytest.raises(MCPInvocationError) as caught:
             connection.call_tool("add", {"a": -1, "b": 3})
         assert ("a-detail-of-the-error" in str(caught.value)) is shows

@@ -103,11 +103,11 @@ def doctor(
         msg = f"--check is for one server, and there are {len(servers)}: name one, as in mcp.json:NAME"
         raise CommandError(msg)
 
-    def look(server: Server) -> list[Finding]:
+    def findings_of(server: Server) -> list[Finding]:
         name = server.name if target is None else target if len(servers) == 1 else f"{target}:{server.name}"
-        return list(_server(server, name, options, snapshot))
+        return list(_check(server, name, options, snapshot))
 
-    looked = for_each(look, servers)
+    looked = for_each(findings_of, servers)
     findings = {server.name: found for server, found in zip(servers, looked, strict=True)}
     everything = [finding for found in findings.values() for finding in found]
     counts = Counter(finding.state for finding in everything)
@@ -145,7 +145,7 @@ def _count_text(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
+def _check(server: Server, target: str, options: ServerOptions, snapshot: MCPToolSnapshot | None) -> Iterator[Finding]:
     for warning in server.warnings:
         yield Finding(WARNING, warning)
     if server.is_disabled:
@@ -168,9 +168,9 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
                 text = "Everything goes unencrypted over http://, with tokens and results"
                 yield Finding(WARNING, text, "Use https:// if the server has it")
         with open_session(server, options) as session:
-            yield from _session(session)
+            yield from _check_session(session)
             if server.toolset is not None:
-                yield from _choice(server.toolset, [tool.name for tool in session.tools])
+                yield from _check_selection(server.toolset, [tool.name for tool in session.tools])
             if snapshot is not None:
                 drifts = snapshot.compare(session.connection)
                 yield from (Finding(PROBLEM, str(drift), code=ExitCode.CHANGED) for drift in drifts)
@@ -182,7 +182,7 @@ def _server(server: Server, target: str, options: ServerOptions, snapshot: MCPTo
         yield Finding(PROBLEM, text, login, exit_code_of(error) or ExitCode.FAILED)
 
 
-def _session(session: Session) -> Iterator[Finding]:
+def _check_session(session: Session) -> Iterator[Finding]:
     connection, tools, seconds = session
     status = connection.status()
     name = " ".join(filter(None, [status.server_name, status.server_version])) or "a server without a name"
@@ -199,7 +199,7 @@ def _session(session: Session) -> Iterator[Finding]:
     for name, reason in connection._unusable_tools().items():
         yield Finding(PROBLEM, f"The tool '{one_line(name)}' cannot be used: {one_line(reason)}", _LEFT_OUT_ADVICE)
     for tool in tools:
-        yield from _tool(tool)
+        yield from _check_tool(tool)
     unclear = [one_line(tool.name) for tool in tools if not (tool.description or "").strip()]
     if unclear:
         text = f"A model cannot know what these tools are for, because they have no description: {', '.join(unclear)}"
@@ -229,7 +229,7 @@ def _invisible_in(definition: dict[str, Any]) -> Counter[str]:
     return found
 
 
-def _choice(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:
+def _check_selection(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:
     # A missing tool of `tool_names` is a problem, because the toolset cannot be used without it.
     missing = [(PROBLEM, "tool_names", name) for name in toolset.tool_names or () if name not in names]
     missing += [(WARNING, "exclude_tools", name) for name in toolset.tool_selection.unknown_exclusions(names)]
@@ -239,7 +239,7 @@ def _choice(toolset: MCPToolset, names: list[str]) -> Iterator[Finding]:
         yield Finding(state, text, one_line(describe_choices([name], names, "It")))
 
 
-def _tool(tool: types.Tool) -> Iterator[Finding]:
+def _check_tool(tool: types.Tool) -> Iterator[Finding]:
     name, notes = one_line(tool.name), list[str]()
     if (reason := unusable_by_model(tool)) is not None:
         yield Finding(WARNING, f"A model does not get the tool '{name}': {reason}")

@@ -88,7 +88,7 @@ def _list(found: list[RecordedRun], output: Output) -> None:
     if not found:
         output.note("The journal has no runs.")
         return
-    rows = [(run.name, run.state, _time(run.created), _time(run.changed), run.attempts, _kind(run)) for run in found]
+    rows = [(run.name, run.state, _time(run.created), _time(run.changed), run.attempts, _error(run)) for run in found]
     output.print(table(("Run", "State", "Begun", "Last change", "Attempts", "Ended by"), rows))
 
 
@@ -98,8 +98,8 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
         return
     worker = f", by {run.worker}" if run.worker else ""
     output.print(f"{run.name}: {run.state}, begun {_time(run.created)}, attempt {run.attempts}{worker}")
-    if _kind(run):
-        output.print(f"It was ended by a {_kind(run)}.")
+    if _error(run):
+        output.print(f"It was ended by a {_error(run)}.")
     if entries:
         output.print()
         rows = [
@@ -121,7 +121,7 @@ def _show(run: RecordedRun, entries: list[Entry], output: Output) -> None:
 
 
 def _as_json(run: RecordedRun) -> dict[str, Any]:
-    return {**asdict(run), "error": _kind(run) or None}
+    return {**asdict(run), "error": _error(run) or None}
 
 
 def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _entry_as_json(entry: Entry, run: RecordedRun) -> dict[str, Any]:
     }
 
 
-def _kind(run: RecordedRun) -> str:
+def _error(run: RecordedRun) -> str:
     # Only the error's type, because its text may quote arguments.
     return (run.error or "").partition(":")[0]
 

@@ -39,8 +39,8 @@ from haystack_integrations.tools.mcp.cli.output import (
 from haystack_integrations.tools.mcp.cli.targets import (
     TargetText,
     file_and_name,
+    make_modules_importable,
     module_of,
-    modules_are_found_here,
     object_in_file,
     secret_of,
 )
@@ -71,7 +71,7 @@ _CHOICES = (
 
 @Parameter(name="*", group=Group("What clients see", sort_key=1))
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class ViewOptions:
     """
     The options for what clients see.
 
@@ -95,7 +95,7 @@ class Look:
 
 @Parameter(name="*", group=Group("Over HTTP", sort_key=2))
 @dataclass(frozen=True, kw_only=True)
-class Http:
+class HttpOptions:
     """
     The options for how clients reach the server: parameters of `run_server`.
 
@@ -132,9 +132,9 @@ def serve(
     ],
     /,
     *,
-    look: Look = Look(),
+    view: ViewOptions = ViewOptions(),
     http: Annotated[bool, Parameter(group="Over HTTP")] = False,
-    over_http: Http = Http(),
+    over_http: HttpOptions = HttpOptions(),
     grace_period: Annotated[float, Parameter(metavar="SECONDS", group=_LOAD)] = 10.0,
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Parameter(group=_LOAD)] = "info",
 ) -> ExitCode:
@@ -164,7 +164,7 @@ def serve(
             )
         with stdout_for_protocol():
             run_server(
-                partial(make_server, target, look),
+                partial(make_server, target, view),
                 transport="http" if http else "stdio",
                 auth=secret_of("--token-env", variable) if variable else None,
                 grace_period=grace_period,
@@ -178,25 +178,25 @@ def serve(
     return ExitCode.OK
 
 
-def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
+def make_server(target: str, view: ViewOptions = ViewOptions()) -> FastMCP[Any]:
     """
     Make the server for a target.
 
     :param target: The target to serve.
-    :param look: The options for what clients see.
+    :param view: The options for what clients see.
     :returns: The server.
     :raises CommandError: If the target is nothing that can be served.
     :raises ValueError: If a part of it cannot be served.
     """
     from haystack_integrations.tools.mcp.serving import ServeOptions, create_mcp_server  # noqa: PLC0415 - needs the extra
 
-    modules_are_found_here()
+    make_modules_importable()
     # Prints go to stderr, because stdout is reserved for the protocol over stdio.
     with contextlib.redirect_stdout(sys.stderr):
         name, parameters = _parameters_for_target(target)
         if "server" in parameters:
-            unchanged = unchanged_fields(look)
-            if given := [f"--{each.name.replace('_', '-')}" for each in fields(look) if each.name not in unchanged]:
+            unchanged = unchanged_fields(view)
+            if given := [f"--{each.name.replace('_', '-')}" for each in fields(view) if each.name not in unchanged]:
                 msg = (
                     f"{target} is a server already, for which serve does not take {', '.join(given)}: set it where the "
                     "server is made, with create_mcp_server"
@@ -205,20 +205,20 @@ def make_server(target: str, look: Look = Look()) -> FastMCP[Any]:
             server: FastMCP[Any] = parameters["server"]
             return server
         inputs: dict[str, list[str]] = {}
-        for name_of_input, socket in _sockets(look.input or [], "--input"):
+        for name_of_input, socket in _sockets(view.input or [], "--input"):
             inputs.setdefault(name_of_input, []).append(socket)
         options: dict[str, Any] = {
-            "description": look.description,
+            "description": view.description,
             "inputs": {each: sockets if len(sockets) > 1 else sockets[0] for each, sockets in inputs.items()},
-            "outputs": dict(_sockets(look.output or [], "--output")),
+            "outputs": dict(_sockets(view.output or [], "--output")),
         }
         options = {key: value for key, value in options.items() if value}
         return create_mcp_server(
-            look.name or name,
+            view.name or name,
             **parameters,
             options={name: ServeOptions(**options)} if options else None,
-            mask_error_details=not look.show_errors,
-            max_concurrency=look.max_concurrency,
+            mask_error_details=not view.show_errors,
+            max_concurrency=view.max_concurrency,
         )
 
 
@@ -240,12 +240,12 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
     name = provider_safe_name(path.stem)
     if (in_file := file_and_name(target)) is not None:
         file, attribute = in_file
-        return attribute, _kinds(object_in_file(file, attribute), attribute)
+        return attribute, _parameters_for_object(object_in_file(file, attribute), attribute)
     if path.is_file() and path.suffix == ".py":
         module = module_of(path)
         made = [getattr(module, each) for each in _SERVER_NAMES if hasattr(module, each)]
         if made:
-            return name, _kinds(made[0], name)
+            return name, _parameters_for_object(made[0], name)
         msg = f"{path} has no {', '.join(_SERVER_NAMES)}: name what to serve, as in {path}:name"
         raise CommandError(msg)
     if path.is_file() and path.suffix in CONFIG_SUFFIXES:
@@ -260,7 +260,7 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
         return name, _parameters_from_yaml(path, name)
     if is_import_path(target):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
-        return attribute, _kinds(import_object(target), attribute)
+        return attribute, _parameters_for_object(import_object(target), attribute)
     where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of these: "
     raise CommandError(where + _CHOICES)
 
@@ -283,12 +283,12 @@ def _parameters_from_yaml(file: Path, name: str) -> dict[str, Any]:
     if isinstance(known.get("tools"), list):
         return {"tools": [deserialize_object(dict(stored)) for stored in known["tools"]]}
     if isinstance(known.get("type"), str):
-        return _kinds(deserialize_object(dict(known)), name)
+        return _parameters_for_object(deserialize_object(dict(known)), name)
     msg = f"{file} has neither `components` of a pipeline, nor `tools`, nor the `type` of a component"
     raise CommandError(msg)
 
 
-def _kinds(thing: Any, name: str) -> dict[str, Any]:
+def _parameters_for_object(thing: Any, name: str) -> dict[str, Any]:
     """
     Return the parameter of `create_mcp_server` that takes an object, with the object as its value.
     """

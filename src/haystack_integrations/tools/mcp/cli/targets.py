@@ -297,7 +297,7 @@ def _resolve_target(target: str, options: ServerOptions) -> list[Server]:
         return [Server(target, server_info_from(target))]
     _refuse_missing_file(target.rpartition(":")[0])
     if is_import_path(target):
-        modules_are_found_here()
+        make_modules_importable()
         return [Server(target, InProcessServerInfo(target))]
     return [_server_by_name(target, options)]
 
@@ -343,7 +343,7 @@ def _refuse_missing_file(name: str) -> None:
         raise CommandError(msg)
 
 
-def modules_are_found_here() -> None:
+def make_modules_importable() -> None:
     """
     Make modules of the working directory importable, as `python -m` does.
     """

@@ -15,6 +15,7 @@ import asyncio
 import functools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Any, Literal
 
 from fastmcp import FastMCP
@@ -288,8 +289,5 @@ def _with_notifications(result: Any) -> Any:
 
 
 def _call_in(loop: asyncio.AbstractEventLoop, function: Callable[..., object], *args: Any) -> None:
-    try:
+    with suppress(RuntimeError):  # the loop is closed, so its clients have gone
         loop.call_soon_threadsafe(function, *args)
-    except RuntimeError:
-        # The loop is closed, so its clients have gone.
-        return

@@ -49,8 +49,8 @@ HAYSTACK_TYPES = (Document, ChatMessage, ByteStream, ImageContent, FileContent)
 _BLOCK_TYPES = (types.TextContent, types.ImageContent, types.AudioContent, types.ResourceLink, types.EmbeddedResource)
 _MEDIA_TYPES = (*_BLOCK_TYPES, Image, Audio, File, ImageContent, FileContent, ByteStream, TextContent)
 
-# The types of what frames of pandas have in place of a missing date or a missing value of a nullable type.
-_MISSING = frozenset({"NaTType", "NAType"})
+# The names of the types of missing values in data frames of pandas.
+_MISSING_TYPES = frozenset({"NaTType", "NAType"})
 
 # If structured content has the same text, only its beginning is sent as content when it is longer than this, because
 # clients accept events of at most 1 MiB in a stream. Models see that beginning.
@@ -128,7 +128,7 @@ class JsonWriter:
         return [self.write(each) for each in values]
 
     def _object(self, value: Any) -> Any:
-        if isinstance(value, Secret) or type(value).__name__ in _MISSING:
+        if isinstance(value, Secret) or type(value).__name__ in _MISSING_TYPES:
             return None
         if isinstance(value, HAYSTACK_TYPES):
             return self._haystack_object(value)

@@ -25,7 +25,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext, suppress
 from ipaddress import ip_address
 from types import FrameType
 from typing import Annotated, Any, Literal, cast
@@ -175,11 +175,8 @@ class StopRequest:
         busy = [thread.name for thread in threading.enumerate() if not thread.daemon]
         logger.warning("The grace period is over. Ending the process with these threads: {threads}", threads=busy)
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with suppress(OSError, ValueError):  # the reader has closed its end
                 stream.flush()
-            except (OSError, ValueError):
-                # The reader has closed its end.
-                continue
         os._exit(0)
 
 
@@ -683,8 +680,7 @@ class _StdinRelay:
                         copied = os.dup(self._writing)
                     with os.fdopen(copied, "wb") as writing:
                         writing.write(_repaired(line))
-                except OSError:
-                    # The pipe is closed.
+                except OSError:  # the pipe is closed
                     return
         self.have_ended = True
         stop.request("the client closed stdin")

@@ -695,7 +695,7 @@ def remove_arguments(parameters: _Schema, names: Collection[str]) -> _Schema:
         return parameters
     left = {key: each for key, each in parameters.items() if key != "minProperties"}
     for key in _DEPENDENCY_KEYWORDS:
-        # In its text, also names within subschemas are found. A keyword too many is only checked later, by the tool.
+        # This also finds names within subschemas. If a keyword is removed that could stay, the tool itself checks it.
         if any(repr(name) in repr(left.get(key)) for name in names):
             del left[key]
     left["properties"] = {name: each for name, each in properties.items() if name not in names}
