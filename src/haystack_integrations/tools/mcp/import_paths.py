@@ -14,6 +14,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from haystack.core.errors import SerializationError
@@ -100,11 +101,9 @@ def import_path_of(owner: object, parameter: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     path = f"{getattr(value, '__module__', None)}:{getattr(value, '__qualname__', None)}"
-    try:
+    with suppress(ImportError):
         if is_import_path(path) and import_object(path) == value:
             return path
-    except ImportError:
-        pass
     msg = (
         f"{type(owner).__name__}: `{parameter}` holds an object of type {type(value).__name__} that cannot be stored, "
         f'because no import path leads to it. Pass an import path, `{parameter}="package.module:name"`, or a function '

@@ -442,20 +442,7 @@ class MCPTool(ToolBase, Tool):
         :param parameters: Its input schema, normalized.
         """
         self._valid_inputs = set(parameters["properties"])
-        # The parameters that the model does not see, each with the option that hides it.
-        hidden_by = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
-        hidden_by |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
-        if (key_argument := self.tool_options.idempotency_argument) is not None:
-            hidden_by[key_argument] = "`idempotency_argument`"
-        for name, option in hidden_by.items():
-            if name not in self._valid_inputs:
-                msg = (
-                    f"{option} of tool '{self.remote_name}' has the unknown parameter '{name}'. Valid parameters are: "
-                    f"{', '.join(sorted(self._valid_inputs)) or 'none'}."
-                )
-                raise ValueError(msg)
-        self._hidden.check(definition.input_schema)
-        parameters = without_properties(parameters, hidden_by) if hidden_by else parameters
+        parameters = self._without_hidden(definition, parameters)
         invisible: Counter[str] = Counter()
 
         def visible(text: str) -> str:
@@ -487,6 +474,25 @@ class MCPTool(ToolBase, Tool):
         self.output_schema = definition.output_schema
         self.meta = definition.meta
         self._definition = definition
+
+    def _without_hidden(self, definition: types.Tool, parameters: dict[str, Any]) -> dict[str, Any]:
+        """
+        Remove the parameters that the model does not see, which must exist.
+        """
+        # Each with the option that hides it.
+        hidden_by = {name: f"`inputs_from_state` ('{key}')" for key, name in self._hidden.inputs_from_state.items()}
+        hidden_by |= dict.fromkeys(self._hidden.bound, "`bound_arguments`")
+        if (key_argument := self.tool_options.idempotency_argument) is not None:
+            hidden_by[key_argument] = "`idempotency_argument`"
+        for name, option in hidden_by.items():
+            if name not in self._valid_inputs:
+                msg = (
+                    f"{option} of tool '{self.remote_name}' has the unknown parameter '{name}'. Valid parameters are: "
+                    f"{', '.join(sorted(self._valid_inputs)) or 'none'}."
+                )
+                raise ValueError(msg)
+        self._hidden.check(definition.input_schema)
+        return without_properties(parameters, hidden_by) if hidden_by else parameters
 
     def _has_hint(self, *names: str) -> bool:
         """

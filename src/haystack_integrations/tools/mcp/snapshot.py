@@ -60,6 +60,7 @@ DriftKind = Literal[
     "annotations_relaxed",
     "instructions",
 ]
+OnDrift = Literal["error", "quarantine", "warn"]
 
 Definition = dict[str, Any]
 
@@ -74,6 +75,14 @@ _KIND_DESCRIPTIONS: Final[dict[str, str]] = {
     "instructions": "the server's instructions changed",
 }
 
+_CONSEQUENCES: Final[dict[OnDrift, str]] = {
+    "quarantine": "those that differ are not called, and are hidden unless they are gone",
+    "warn": "the server's tools are used",
+}
+
+# Fields of a definition that no model sees, so they are not part of a snapshot.
+_EXTRAS: Final = ("meta", "icons", "execution")
+
 # The value of each hint that calls for less caution.
 _HARMLESS: Final = {
     "readOnlyHint": ("read_only_hint", True),
@@ -86,6 +95,9 @@ _HARMLESS: Final = {
 _MAX_VALUE_LENGTH: Final = 300
 _MAX_NAME_LENGTH: Final = 128
 _MAX_TOOLS_PER_LINE: Final = 10
+
+# How many reports are kept. Each session of an identity has its own listing.
+_MAX_REPORTS: Final = 64
 
 
 @short_repr
@@ -605,12 +617,6 @@ def _annotation_drifts(name: str, old: Definition, new: Definition) -> Iterator[
             yield MCPToolDrift(name, kind, f"/annotations/{key}", old.get(key), new.get(key))
 
 
-OnDrift = Literal["error", "quarantine", "warn"]
-
-# How many reports are kept. Each session of an identity has its own listing.
-_MAX_REPORTS: Final = 64
-
-
 def _snapshot_or_path(value: Any) -> Any:
     if isinstance(value, Mapping):
         return MCPToolSnapshot.from_dict(value)
@@ -850,15 +856,6 @@ class SnapshotGuard:
         return definitions, self.quarantined(report)
 
 
-_EXTRAS: Final = ("meta", "icons", "execution")
-
-_CONSEQUENCES: Final[dict[OnDrift, str]] = {
-    "quarantine": "those that differ are not called, and are hidden unless they are gone",
-    "warn": "the server's tools are used",
-}
-
-
 def _with_extras(pinned: types.Tool, definition: types.Tool) -> types.Tool:
-    # Fields that no model sees are not part of a snapshot.
     extras = {name: value for name in _EXTRAS if (value := getattr(definition, name)) is not None}
     return pinned.model_copy(update=extras) if extras else pinned

@@ -193,9 +193,8 @@ class ChangeAnnouncer(Middleware):
         return types.EmptyResult()
 
     async def _unsubscribe(self, params: Any, context: Context) -> types.EmptyResult:
-        self._session(context).subscriptions.discard(
-            types.UnsubscribeRequestParams.model_validate(params, by_name=False).uri
-        )
+        uri = types.UnsubscribeRequestParams.model_validate(params, by_name=False).uri
+        self._session(context).subscriptions.discard(uri)
         return types.EmptyResult()
 
     async def _serve_stream(self, params: Any, context: Context) -> Any:
