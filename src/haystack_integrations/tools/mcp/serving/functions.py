@@ -15,6 +15,7 @@ import functools
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType
@@ -44,7 +45,7 @@ from haystack_integrations.tools.mcp.haystack_compat import (
     output_sockets,
     parameter_descriptions,
 )
-from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool, set_signature
+from haystack_integrations.tools.mcp.serving.calls import Body, CallPool, ServedCall, ServedTool, set_signature
 from haystack_integrations.tools.mcp.serving.results import HAYSTACK_TYPES, Answer
 from haystack_integrations.tools.mcp.serving.schemas import (
     WRAP_RESULT,
@@ -98,6 +99,25 @@ def serve_function(
         if _mentions(hint, HAYSTACK_TYPES) and not (_mentions(hint, (ByteStream,)) and _mentions(hint, (str, Path)))
     }
     inputs = InputSchema(given) if given else None
+    tool = ServedTool.create(
+        name=parsed.name,
+        description=parsed.description,
+        parameters=_parameters_for_clients(parsed.parameters, declaration, inputs),
+        inputs=inputs,
+        output_schema=_result_schema(parsed),
+        body=_body(parsed),
+        options=options,
+        pool=pool,
+        auth=parsed.auth,
+    )
+    if options.task and (docket_dependencies := _docket_dependencies(parsed.fn)):
+        # Docket runs this method of the tool, and reads dependencies from its signature, which lacks them.
+        object.__setattr__(tool, "run", _run_by_docket(tool.run, docket_dependencies))
+    return tool
+
+
+def _body(parsed: FunctionTool) -> Body:
+    """Make the body of a tool that calls a function, with its dependencies."""
     function_to_call = parsed.fn
     taken = inspect.signature(function_to_call).parameters
     is_async = inspect.iscoroutinefunction(function_to_call) or inspect.isasyncgenfunction(function_to_call)
@@ -128,22 +148,7 @@ def serve_function(
                 result = await result
             return [each async for each in result] if inspect.isasyncgen(result) else _read_generator(result)
 
-    tool = ServedTool.create(
-        name=parsed.name,
-        description=parsed.description,
-        parameters=_parameters_for_clients(parsed.parameters, declaration, inputs),
-        inputs=inputs,
-        output_schema=_result_schema(parsed),
-        body=body,
-        options=options,
-        pool=pool,
-        auth=parsed.auth,
-    )
-    docket_dependencies = _docket_dependencies(parsed.fn)
-    if docket_dependencies and options.task:
-        # Docket runs this method of the tool, and reads dependencies from its signature, which lacks them.
-        object.__setattr__(tool, "run", _run_by_docket(tool.run, docket_dependencies))
-    return tool
+    return body
 
 
 def _read_generator(result: Any) -> Any:
@@ -221,11 +226,9 @@ def _return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
     """
     Derive the output schema of a function from its return annotation, if it has one that can be described.
     """
-    try:
+    declared = None
+    with suppress(NameError, TypeError):  # FastMCP reports invalid annotations, if it needs them
         declared = get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
-    except (NameError, TypeError):
-        # FastMCP reports invalid annotations, if it needs them.
-        declared = None
     derived = _derived_schema(function)
     # Media become content for the model, which output schemas do not cover.
     if _mentions(declared, _MEDIA_TYPES) or (derived is None and not _mentions(declared, HAYSTACK_TYPES)):
