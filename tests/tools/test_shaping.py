@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp import (
     ToolSelection,
 )
 from haystack_integrations.tools.mcp.connection.requests import ToolListing
-from haystack_integrations.tools.mcp.options import limit_result
+from haystack_integrations.tools.mcp.convert.content import limit_result
 from tests.support.executors import by_agent, every_executor, names
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.in_process import COUNTER

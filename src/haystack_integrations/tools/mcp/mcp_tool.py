@@ -53,6 +53,7 @@ from haystack_integrations.tools.mcp.convert.tool_schemas import (
     needs_tasks,
     normalize_parameters,
     permissive_schema,
+    with_output_schema,
     without_properties,
 )
 from haystack_integrations.tools.mcp.errors import (
@@ -76,7 +77,6 @@ from haystack_integrations.tools.mcp.options import (
     ToolOptions,
     shown_outputs,
     stored_arguments,
-    with_output_schema,
 )
 from haystack_integrations.tools.mcp.parameters import Text, checked, explains_options
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall

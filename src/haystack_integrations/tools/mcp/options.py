@@ -22,13 +22,12 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
-from haystack.dataclasses import TextContent
 from haystack.utils import Secret, deserialize_callable
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.budgets import ReturnedFailure
-from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, model_text
+from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, limit_result, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEEDS_TASKS, has_key, needs_tasks
 from haystack_integrations.tools.mcp.import_paths import store_callable
@@ -511,55 +510,6 @@ def _loaded(value: Any) -> Any:
         case {"type": "value", "value": plain}:
             return plain
     return value
-
-
-# Descriptions
-
-
-def with_output_schema(description: str, schema: dict[str, Any] | None) -> str:
-    """
-    Add an output schema to a description.
-
-    :param description: The description.
-    :param schema: The output schema, if the tool has one.
-    :returns: The description for the model.
-    """
-    if not schema:
-        return description
-    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    return f"{description}\n\nThe result has this JSON schema: {text}".lstrip()
-
-
-# The size of results
-
-
-def limit_result(result: Any, size: int) -> Any:
-    """
-    Shorten the text of a result for the model.
-
-    :param result: Text, or Haystack content blocks. Anything else is returned unchanged.
-    :param size: The maximum number of characters, including the marker in place of the omitted text.
-    :returns: The beginning and the end, with a marker between them that says how much is left out. In content blocks,
-        one block with the shortened text takes the place of the first text block.
-    """
-    if isinstance(result, str):
-        return _shortened(result, size)
-    texts = [part for part in result if isinstance(part, TextContent)] if isinstance(result, list) else []
-    text = "".join(part.text for part in texts)
-    if len(text) <= size:
-        return result
-    limited = TextContent(_shortened(text, size))
-    return [limited if part is texts[0] else part for part in result if part is texts[0] or part not in texts]
-
-
-def _shortened(text: str, size: int) -> str:
-    total = len(text)
-    if total <= size:
-        return text
-    # The marker needs room as well, so a little more is left out.
-    room = size - len(f"\n[… {total} of {total} characters left out …]\n")
-    head = (room + 1) // 2
-    return f"{text[:head]}\n[… {total - room} of {total} characters left out …]\n{text[total - room + head :]}"
 
 
 def shown_outputs(outputs_to_string: dict[str, Any] | None, options: ToolOptions) -> dict[str, Any]:

@@ -154,6 +154,35 @@ def model_json(result: Any) -> str:
     return result if isinstance(result, str) else _as_json(result)
 
 
+def limit_result(result: Any, size: int) -> Any:
+    """
+    Shorten the text of a result for the model.
+
+    :param result: Text, or Haystack content blocks. Anything else is returned unchanged.
+    :param size: The maximum number of characters, including the marker in place of the omitted text.
+    :returns: The beginning and the end, with a marker between them that says how much is left out. In content blocks,
+        one block with the shortened text takes the place of the first text block.
+    """
+    if isinstance(result, str):
+        return _shortened(result, size)
+    texts = [part for part in result if isinstance(part, TextContent)] if isinstance(result, list) else []
+    text = "".join(part.text for part in texts)
+    if len(text) <= size:
+        return result
+    limited = TextContent(_shortened(text, size))
+    return [limited if part is texts[0] else part for part in result if part is texts[0] or part not in texts]
+
+
+def _shortened(text: str, size: int) -> str:
+    total = len(text)
+    if total <= size:
+        return text
+    # The marker needs room as well, so a little more is left out.
+    room = size - len(f"\n[… {total} of {total} characters left out …]\n")
+    head = (room + 1) // 2
+    return f"{text[:head]}\n[… {total - room} of {total} characters left out …]\n{text[total - room + head :]}"
+
+
 def error_text(envelope: str | dict[str, Any]) -> str:
     """
     Return the error text of a failed call.

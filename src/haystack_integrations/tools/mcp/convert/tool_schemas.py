@@ -152,6 +152,20 @@ def without_properties(schema: Schema, names: Collection[str]) -> Schema:
     return _with_definitions(result, schema.get("$defs", {}))
 
 
+def with_output_schema(description: str, schema: dict[str, Any] | None) -> str:
+    """
+    Add an output schema to a description.
+
+    :param description: The description.
+    :param schema: The output schema, if the tool has one.
+    :returns: The description for the model.
+    """
+    if not schema:
+        return description
+    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
+    return f"{description}\n\nThe result has this JSON schema: {text}".lstrip()
+
+
 def map_keywords(schema: Any, change: Callable[[str, Any], Any]) -> Any:
     """
     Replace the values of the keywords of a JSON schema and its subschemas.
