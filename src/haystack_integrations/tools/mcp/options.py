@@ -82,6 +82,18 @@ class ToolOptions(Options):
 
     None means the default; in a ToolOverride, it means the option of the toolset.
 
+    ### Usage example
+
+    ```python
+    from haystack_integrations.tools.mcp import MCPToolset, StdioServerInfo, ToolOptions, ToolOverride
+
+    toolset = MCPToolset(
+        StdioServerInfo("python", ["server.py"]),
+        tool_options=ToolOptions(max_result_size=10_000),
+        tool_overrides={"search": ToolOverride(description="Search the shop.", bound_arguments={"limit": 10})},
+    )
+    ```
+
     :param result_format: What the model sees of a result, unless `outputs_to_string` is set: "text" (default) for its
         text, with short notes in place of images and files; "content" for Haystack's content blocks (`TextContent`,
         `ImageContent`, and `FileContent` where the installed Haystack supports it); "json" for the JSON of the MCP

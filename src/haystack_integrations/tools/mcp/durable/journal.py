@@ -334,6 +334,10 @@ class JournaledChatGenerator:
     A chat generator whose replies are recorded in an open durable run, and then returned without asking the model.
 
     Outside a run it only passes on requests. It keeps no state of a run, so one object can serve several runs at once.
+
+    ```python
+    agent = Agent(chat_generator=JournaledChatGenerator(OpenAIChatGenerator()), tools=toolset)
+    ```
     """
 
     def __init__(self, chat_generator: Any, name: str = "generator") -> None:
