@@ -958,7 +958,9 @@ def error_record(kind: str, message: str, *, code: int | None = None, outcome: s
     return {"kind": kind, "message": message, "code": code, "outcome": outcome}
 
 
-_NOT_SENT: Final = error_record("MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run")
+_NOT_SENT: Final = error_record(
+    "MCPInvocationError", "The call was given up before it was sent.", outcome="did_not_run"
+)
 
 
 def _stored_error(error: Exception, redactor: Redactor, tool_name: str) -> dict[str, Any]:
