@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -199,20 +199,6 @@ def mcp_request_context(
                 "middleware or in an `async def` dependency"
             )
             raise RuntimeError(msg) from None
-
-
-def caller_key() -> Hashable:
-    """
-    Return a key that is equal for callers who may see each other's data.
-
-    :returns: Equal values for calls on behalf of the same user; None outside every `mcp_request_context`.
-    """
-    context = current_context.get()
-    if context is None:
-        return None
-    # Tokens are hashed, so that they are not kept.
-    headers = frozenset((name, hash(value)) for name, value in (context.headers or {}).items())
-    return context.user, None if context.token is None else hash(context.token), headers
 
 
 def meta_of_call(meta: dict[str, Any] | None) -> dict[str, Any] | None:

@@ -62,7 +62,6 @@ from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe, Watcher, next_tick
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.redaction import texts_in
-from haystack_integrations.tools.mcp.request_context import caller_key
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -333,17 +332,6 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         pool.release(acquired)  # another thread acquired them first, and is still a user
         return sessions
 
-    def _note_link(self, uri: str) -> None:
-        """
-        Remember a URI that the caller got from the server, as long as its sessions have users.
-        """
-        sessions = self._server_sessions
-        if sessions is not None:  # the connection may have been closed meanwhile
-            sessions.known_links.note(caller_key(), uri)
-
-    def _has_link(self, uri: str) -> bool:
-        return self._acquire().known_links.has(caller_key(), uri)
-
     def _describe_server(self) -> str:
         sessions = self._server_sessions  # the sessions cache the description, which is slow to make
         return self.server_info.describe() if sessions is None else sessions.default.description
@@ -564,9 +552,6 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                     if is_from_caller(error):
                         raise
                     raise executor_failure(error, request) from error
-            for block in result.content:
-                if block.type == "resource_link":  # interceptors may have removed other links
-                    self._note_link(block.uri)
             return result
         finally:
             self._users.calls.discard(request)
@@ -589,9 +574,6 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
                     raise
                 except (OSError, RuntimeError) as error:
                     raise executor_failure(error, request) from error
-            for block in result.content:
-                if block.type == "resource_link":  # interceptors may have removed other links
-                    self._note_link(block.uri)
             return result
         finally:
             self._users.calls.discard(request)

@@ -11,17 +11,15 @@ Which session an operation uses, depending on the identity of its caller.
     it has one, and the server has no sessions      one session for all: headers and token go with each message
     it has one, and the server has sessions         a session for each identity, closed when it has been idle for long
 
-Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28. `KnownLinks`
-remembers the resource links that each caller got.
+Whether a server has sessions is known once one was opened: the protocol has none since 2026-07-28.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Hashable
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from haystack.utils import Secret
 
@@ -59,42 +57,6 @@ MAX_IDLE_SESSIONS = 100
 _SHARED_KEY = object()
 
 
-# How many URIs are kept for all callers together; the oldest are dropped first.
-MAX_LINKS: Final = 10_000
-
-
-class KnownLinks:
-    """
-    Remembers which caller got which resource URIs. Thread-safe, because each step is a single dict operation.
-    """
-
-    def __init__(self) -> None:
-        self._known: OrderedDict[tuple[Hashable, str], None] = OrderedDict()
-
-    def note(self, caller: Hashable, uri: str) -> None:
-        """
-        Remember that a caller got a URI.
-
-        :param caller: The caller.
-        :param uri: The URI.
-        """
-        # A URI that the caller got before moves to the end of the order.
-        self._known.pop((caller, uri), None)
-        self._known[caller, uri] = None
-        while len(self._known) > MAX_LINKS:
-            self._known.popitem(last=False)
-
-    def has(self, caller: Hashable, uri: str) -> bool:
-        """
-        Return whether a caller got a URI.
-
-        :param caller: The caller.
-        :param uri: The URI.
-        :returns: False also if the URI has been dropped since.
-        """
-        return (caller, uri) in self._known
-
-
 class ServerSessions:
     """
     The sessions of all users of one server info. All state is touched in the executor's loop only.
@@ -110,8 +72,6 @@ class ServerSessions:
         # Supervises the session of the server info itself.
         self.default: Supervisor = Supervisor(server_info, handlers)
         self._has_providers = server_info._has_providers
-        # The resource links that models may follow.
-        self.known_links: KnownLinks = KnownLinks()
         # How many connections share these sessions; counted by the pool.
         self.users: int = 0
         self._closing: asyncio.Task[None] | None = None

@@ -15,10 +15,12 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
 
 from fastmcp import Context
 from fastmcp.exceptions import PromptError, ResourceError, ToolError
@@ -34,6 +36,7 @@ from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import AnyUrl, PrivateAttr
 
+from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.errors import (
     MCPCallPendingError,
@@ -48,6 +51,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
+from haystack_integrations.tools.mcp.request_context import current_context
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Listing
 from haystack_integrations.tools.mcp.serving.functions import chosen_parameters, needs_state
@@ -59,6 +63,12 @@ T = TypeVar("T")
 
 # How often a server may ask during one call.
 _MAX_QUESTIONS = 20
+
+# How many URIs of links in results are kept for each connection; the oldest are dropped first.
+_MAX_LINKS: Final = 10_000
+
+# The URIs of links in results, with the callers who got them, by the connection to the other server.
+_links: WeakKeyDictionary[MCPConnection, OrderedDict[tuple[Hashable, str], None]] = WeakKeyDictionary()
 
 
 def serve_mcp_tool(tool: MCPTool, *, options: ServeOptions, pool: CallPool) -> ServedTool:
@@ -125,8 +135,8 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
     for asked in itertools.count():
         try:
             if pending is None:
-                return _result(await tool.invoke_async(streaming_callback=forward, **arguments))
-            return _result((await tool.continue_call_async(pending, answers, on_progress=tell)).raw)
+                return _result(tool, await tool.invoke_async(streaming_callback=forward, **arguments))
+            return _result(tool, (await tool.continue_call_async(pending, answers, on_progress=tell)).raw)
         except MCPCallPendingError as error:
             pending = error.pending_call
         except ValueError as error:
@@ -147,12 +157,15 @@ async def _call(tool: MCPTool, arguments: dict[str, Any], call: ServedCall) -> A
         answers = {question.key: await _ask(call, context, question) for question in pending.questions}
 
 
-def _result(result: Any) -> Any:
+def _result(tool: MCPTool, result: Any) -> Any:
     """Return the result as the server sent it, or the dictionary of a tool with outputs for the State of an Agent."""
     if isinstance(result, str):
         result = types.CallToolResult.model_validate_json(result)
     if not isinstance(result, types.CallToolResult):
         return result
+    for block in result.content:
+        if isinstance(block, types.ResourceLink):
+            _note_link(tool._connection, block.uri)
     changed: dict[str, Any] = {"meta": _forwarded_meta(result.meta)}
     if not isinstance(result.structured_content, dict):
         if not result.content and result.structured_content is not None:
@@ -160,6 +173,24 @@ def _result(result: Any) -> Any:
             changed["content"] = [types.TextContent(type="text", text=text)]
         changed["structured_content"] = None
     return result.model_copy(update=changed)
+
+
+def _note_link(connection: MCPConnection, uri: str) -> None:
+    known, link = _links.setdefault(connection, OrderedDict()), (_caller(), uri)
+    known.pop(link, None)  # it moves to the end of the order
+    known[link] = None
+    while len(known) > _MAX_LINKS:
+        known.popitem(last=False)
+
+
+def _caller() -> Hashable:
+    """Return a key that tells callers apart who must not see each other's data; None without a context."""
+    context = current_context.get()
+    if context is None:
+        return None
+    # Tokens are hashed, so that they are not kept.
+    headers = frozenset((name, hash(value)) for name, value in (context.headers or {}).items())
+    return context.user, None if context.token is None else hash(context.token), headers
 
 
 def _forwarded_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -444,7 +475,7 @@ class ServedServer(LiveTools):
         :returns: The resource; none if the server has neither listed it nor linked to it.
         """
         listed = [each for each in await self.list_resources() if uri in (str(each.uri), _normalized(str(each.uri)))]
-        if listed or not self._toolset.connection._has_link(uri):
+        if listed or (_caller(), uri) not in _links.get(self._toolset.connection, ()):
             return listed
         return [self.resource(uri, name=uri)]
 
