@@ -1052,6 +1052,8 @@ async def test_a_streaming_callback_gets_the_recorded_text(journal):
     with journal.run("run"):
         generator.run(messages=GO, streaming_callback=lambda chunk: chunks.append(chunk.content))
     assert chunks == ["hello"] * 2
+    with journal.run("run"), pytest.raises(TypeError, match="use `run_async`"):
+        generator.run(messages=GO, streaming_callback=lambda _: asyncio.sleep(LIMIT))
 
 
 def test_a_reply_whose_meta_is_not_json_is_recorded(journal):

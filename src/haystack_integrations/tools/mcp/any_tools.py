@@ -23,6 +23,7 @@ from haystack.tools.tool import Tool
 from haystack.tools.toolset import Toolset
 
 from haystack_integrations.tools.mcp.budgets import REFUSED
+from haystack_integrations.tools.mcp.concurrency import call_async
 from haystack_integrations.tools.mcp.convert.content import json_text
 from haystack_integrations.tools.mcp.convert.tool_names import describe_choices
 from haystack_integrations.tools.mcp.errors import (
@@ -156,14 +157,14 @@ def warm_up_tools(tools: Any) -> None:
 
 async def warm_up_tools_async(tools: Any) -> None:
     """
-    Warm tools up like `warm_up_tools`, without blocking the event loop if the tools support that.
+    Warm tools up like `warm_up_tools`, without blocking the event loop.
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
     await warm_up_toolsets_async(connected_items(tools))
     for item in _items_with(tools, "warm_up_async", "warm_up"):
         if not isinstance(item, HasConnection):
-            await _call_async(item, "warm_up")
+            await call_async(item, "warm_up")
 
 
 def close_tools(tools: Any) -> None:
@@ -178,19 +179,12 @@ def close_tools(tools: Any) -> None:
 
 async def close_tools_async(tools: Any) -> None:
     """
-    Close the tools that can be closed, without blocking the event loop if the tools support that.
+    Close the tools that can be closed, without blocking the event loop.
 
     :param tools: A Toolset, or a list of Tools and Toolsets.
     """
     for item in _items_with(tools, "close_async", "close"):
-        await _call_async(item, "close")
-
-
-async def _call_async(item: Any, method: str) -> None:
-    if hasattr(item, f"{method}_async"):
-        await getattr(item, f"{method}_async")()
-    else:
-        getattr(item, method)()
+        await call_async(item, "close")
 
 
 # The errors that replace the result of a failed call.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Threads and tasks: dedicated threads, tasks with several waiters, locks that are free after a fork, background imports.
+Threads and tasks: dedicated threads, shared tasks, methods with an asynchronous twin, locks and background imports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -168,6 +168,70 @@ async def gather_bounded(functions: Iterable[Callable[[], Awaitable[T]]], limit:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+# Methods with an asynchronous twin. A coroutine that gets its `Call` can run with and without an event loop.
+
+# Calls a method of an object: `call_here` or `call_async`.
+Call: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+async def call_here(thing: Any, method: str, *args: Any, **options: Any) -> Any:
+    """
+    Call a method in this thread.
+
+    :param thing: The object.
+    :param method: The name of the method.
+    :param args: Its arguments.
+    :param options: Its arguments by name.
+    :returns: Its result.
+    """
+    return getattr(thing, method)(*args, **options)
+
+
+async def call_async(thing: Any, method: str, *args: Any, **options: Any) -> Any:
+    """
+    Call a method without blocking the event loop: the method `..._async` if there is one, otherwise in a thread.
+
+    :param thing: The object.
+    :param method: The name of the synchronous method.
+    :param args: Its arguments.
+    :param options: Its arguments by name.
+    :returns: Its result.
+    """
+    native = getattr(thing, f"{method}_async", None)
+    if native is not None:
+        return await native(*args, **options)
+    return await asyncio.to_thread(getattr(thing, method), *args, **options)
+
+
+async def call_if_there(thing: Any, method: str) -> None:
+    """
+    Call a method like `call_async` if the object has it: not everything of Haystack 2 and 3 can be warmed up or closed.
+
+    :param thing: The object.
+    :param method: The name of the synchronous method.
+    """
+    if hasattr(thing, method) or hasattr(thing, f"{method}_async"):
+        await call_async(thing, method)
+
+
+def finish(steps: Coroutine[Any, Any, T]) -> T:
+    """
+    Run a coroutine that calls all methods with `call_here`, so that it needs no event loop.
+
+    :param steps: The coroutine.
+    :returns: Its result.
+    :raises TypeError: If it waits for an asynchronous function of the user.
+    """
+    try:
+        steps.send(None)
+    except StopIteration as ended:
+        result: T = ended.value
+        return result
+    steps.close()
+    msg = "An asynchronous function cannot be awaited without an event loop. Pass a synchronous one, or use `run_async`"
+    raise TypeError(msg)
 
 
 # Locks

@@ -8,7 +8,6 @@ The journal of runs, and its wrappers that record chat generators and Haystack's
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import inspect
 import json
@@ -31,6 +30,7 @@ from haystack.utils import Secret
 from pydantic import Field, InstanceOf
 from pydantic_core import to_jsonable_python
 
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, finish
 from haystack_integrations.tools.mcp.connection.context_managed import Compound
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
@@ -365,10 +365,7 @@ class JournaledChatGenerator:
         """
         Warm the chat generator up for an event loop.
         """
-        if hasattr(self.chat_generator, "warm_up_async"):
-            await self.chat_generator.warm_up_async()
-        else:
-            await asyncio.to_thread(self.warm_up)
+        await call_if_there(self.chat_generator, "warm_up")
 
     def close(self) -> None:
         """
@@ -381,10 +378,7 @@ class JournaledChatGenerator:
         """
         Release what the chat generator holds for an event loop.
         """
-        if hasattr(self.chat_generator, "close_async"):
-            await self.chat_generator.close_async()
-        else:
-            self.close()
+        await call_if_there(self.chat_generator, "close")
 
     @component.output_types(replies=list[ChatMessage])
     def run(
@@ -412,19 +406,7 @@ class JournaledChatGenerator:
             tools=tools,
             tools_strict=tools_strict,
         )
-        opened = call_recorder.get()
-        if not isinstance(opened, OpenRun):
-            return self.chat_generator.run(messages=messages, **options)  # type: ignore[no-any-return]
-        with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
-            if not reply.is_recorded:
-                result: dict[str, Any] = self.chat_generator.run(messages=messages, **options)
-                reply.record(_to_reply(result["replies"]))
-                return result
-        replies = [ChatMessage.from_dict(message) for message in reply.result]
-        for chunk in _chunks(replies):
-            if streaming_callback is not None:
-                streaming_callback(chunk)
-        return {"replies": replies}
+        return finish(self._reply(call_here, messages, options))
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(
@@ -452,24 +434,23 @@ class JournaledChatGenerator:
             tools=tools,
             tools_strict=tools_strict,
         )
+        return await self._reply(call_async, messages, options)
+
+    async def _reply(self, call: Call, messages: list[ChatMessage] | str, options: dict[str, Any]) -> dict[str, Any]:
         opened = call_recorder.get()
         if not isinstance(opened, OpenRun):
-            return await self._ask(messages, options)
-        with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(tools))) as reply:
+            return await call(self.chat_generator, "run", messages=messages, **options)  # type: ignore[no-any-return]
+        with opened.replying(self.name, request_of(messages, flatten_tools_or_toolsets(options.get("tools")))) as reply:
             if not reply.is_recorded:
-                result = await self._ask(messages, options)
-                await asyncio.to_thread(reply.record, _to_reply(result["replies"]))
+                result: dict[str, Any] = await call(self.chat_generator, "run", messages=messages, **options)
+                await call(reply, "record", _to_reply(result["replies"]))
                 return result
         replies = [ChatMessage.from_dict(message) for message in reply.result]
-        for chunk in _chunks(replies):
-            if streaming_callback is not None and inspect.isawaitable(waiting := streaming_callback(chunk)):
-                await waiting
+        if callback := options.get("streaming_callback"):
+            for chunk in _chunks(replies):
+                if inspect.isawaitable(waiting := callback(chunk)):
+                    await waiting
         return {"replies": replies}
-
-    async def _ask(self, messages: list[ChatMessage] | str, options: dict[str, Any]) -> dict[str, Any]:
-        if hasattr(self.chat_generator, "run_async"):
-            return await self.chat_generator.run_async(messages=messages, **options)  # type: ignore[no-any-return]
-        return await asyncio.to_thread(self.chat_generator.run, messages=messages, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -522,41 +503,28 @@ class _JournaledTool(Tool):
     """
 
     def invoke(self, **kwargs: Any) -> Any:
-        opened = call_recorder.get()
-        if not isinstance(opened, OpenRun):
-            return super().invoke(**kwargs)
-        entry, is_due = self._begin(opened, kwargs)
-        if not is_due:
-            return self._recorded_result(entry)
-        with opened.running(entry):
-            opened.note_sent(entry)
-            try:
-                with _errors_of_run():
-                    result = super().invoke(**kwargs)
-                    record = _to_record(result)
-            except ToolInvocationError as error:
-                opened.record_state(entry, "failed", error_record("", str(error)))
-                raise
-            opened.record_state(entry, "done", record)
-        return result
+        return finish(self._invoke(call_here, kwargs))
 
     async def invoke_async(self, **kwargs: Any) -> Any:
-        opened = call_recorder.get()
+        return await self._invoke(call_async, kwargs)
+
+    async def _invoke(self, call: Call, arguments: dict[str, Any]) -> Any:
+        opened, tool = call_recorder.get(), super()
         if not isinstance(opened, OpenRun):
-            return await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
-        entry, is_due = await asyncio.to_thread(self._begin, opened, kwargs)
+            return await call(tool, "invoke", **arguments)
+        entry, is_due = await call(self, "_begin", opened, arguments)
         if not is_due:
             return self._recorded_result(entry)
         with opened.running(entry):
             opened.note_sent(entry)
             try:
                 with _errors_of_run():
-                    result = await super().invoke_async(**kwargs)  # type: ignore[misc, unused-ignore]
+                    result = await call(tool, "invoke", **arguments)
                     record = _to_record(result)
             except ToolInvocationError as error:
-                await asyncio.to_thread(opened.record_state, entry, "failed", error_record("", str(error)))
+                await call(opened, "record_state", entry, "failed", error_record("", str(error)))
                 raise
-            await asyncio.to_thread(opened.record_state, entry, "done", record)
+            await call(opened, "record_state", entry, "done", record)
         return result
 
     def _begin(self, opened: OpenRun, arguments: dict[str, Any]) -> tuple[Entry, bool]:

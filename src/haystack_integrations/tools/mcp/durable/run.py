@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
+import inspect
 import json
 import os
 import socket
@@ -41,6 +42,7 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, finish
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
 from haystack_integrations.tools.mcp.connection.requests import CallRecorder, CallToRecord, Recall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
@@ -448,19 +450,7 @@ class OpenRun(CallRecorder):
         """
         Return the recorded result of a call, or send it. See `connection.requests.CallRecorder`.
         """
-        entry, is_due = self._begin_call(call)
-        if not is_due:
-            return _result(entry)
-        with self.running(entry):
-            while True:
-                try:
-                    result = send(self._request(call, entry))
-                except Exception as error:
-                    if is_from_caller(error):
-                        raise
-                    entry = self._fail(entry, call, error)
-                else:
-                    return self._finish(entry, call, result)
+        return finish(self._deliver(call_here, call, send))
 
     async def deliver_async(
         self, call: CallToRecord, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]
@@ -468,17 +458,23 @@ class OpenRun(CallRecorder):
         """
         Return the recorded result of a call, or send it, without blocking the event loop.
         """
-        entry, is_due = await asyncio.to_thread(self._begin_call, call)
+        return await self._deliver(call_async, call, send)
+
+    async def _deliver(self, do: Call, call: CallToRecord, send: Callable[[CallRequest], Any]) -> types.CallToolResult:
+        entry, is_due = await do(self, "_begin_call", call)
         if not is_due:
             return _result(entry)
         with self.running(entry):
             while True:
                 try:
-                    result = await send(self._request(call, entry))
+                    sent = send(self._request(call, entry))
+                    result = await sent if inspect.isawaitable(sent) else sent
                 except Exception as error:
-                    entry = await asyncio.to_thread(self._fail, entry, call, error)
+                    if is_from_caller(error):
+                        raise
+                    entry = await do(self, "_fail", entry, call, error)
                 else:
-                    return await asyncio.to_thread(self._finish, entry, call, result)
+                    return await do(self, "_finish", entry, call, result)  # type: ignore[no-any-return]
 
     @contextmanager
     def running(self, entry: Entry) -> Iterator[None]:

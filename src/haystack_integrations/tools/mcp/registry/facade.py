@@ -27,6 +27,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     run_in_threads,
 )
 from haystack_integrations.tools.mcp.budgets import CountLimits, calls_of, refusal
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, finish
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
@@ -323,14 +324,7 @@ def generate(chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, opti
     """
     if hasattr(chat_generator, "warm_up"):
         chat_generator.warm_up()
-    generation = _Generation(facade, prompt, **options)
-    while generation.outcome is None:
-        tools = [] if facade is None else facade.tools
-        reply = generation.take(chat_generator.run(**generation.parameters(tools)))
-        if facade is not None and reply is not None:
-            with calls_of(generation.messages):
-                generation.messages += facade.process_completion_response(reply)
-    return generation.outcome
+    return finish(_generate(call_here, chat_generator, facade, _Generation(facade, prompt, **options)))
 
 
 async def generate_async(
@@ -339,21 +333,19 @@ async def generate_async(
     """
     Run the loop like `generate`, without blocking the event loop.
     """
-    if hasattr(chat_generator, "warm_up_async"):
-        await chat_generator.warm_up_async()
-    elif hasattr(chat_generator, "warm_up"):
-        await asyncio.to_thread(chat_generator.warm_up)
-    generation = _Generation(facade, prompt, **options)
+    await call_if_there(chat_generator, "warm_up")
+    return await _generate(call_async, chat_generator, facade, _Generation(facade, prompt, **options))
+
+
+async def _generate(call: Call, chat_generator: Any, facade: MCPFacade | None, generation: _Generation) -> Outcome:
     while generation.outcome is None:
-        tools = [] if facade is None else await facade._tools_async()
-        parameters = generation.parameters(tools)
-        if hasattr(chat_generator, "run_async"):
-            reply = generation.take(await chat_generator.run_async(**parameters))
-        else:
-            reply = generation.take(await asyncio.to_thread(chat_generator.run, **parameters))
+        if facade is not None:
+            await call(facade.toolset, "warm_up")
+        parameters = generation.parameters([] if facade is None else list(facade.toolset))
+        reply = generation.take(await call(chat_generator, "run", **parameters))
         if facade is not None and reply is not None:
             with calls_of(generation.messages):
-                generation.messages += await facade.process_completion_response_async(reply)
+                generation.messages += await call(facade, "process_completion_response", reply)
     return generation.outcome
 
 

@@ -36,6 +36,7 @@ from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
 from pydantic import AnyUrl, PrivateAttr
 
+from haystack_integrations.tools.mcp.concurrency import call_if_there
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
 from haystack_integrations.tools.mcp.convert.resources import resource_contents
 from haystack_integrations.tools.mcp.errors import (
@@ -55,7 +56,7 @@ from haystack_integrations.tools.mcp.request_context import current_context
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Listing
 from haystack_integrations.tools.mcp.serving.functions import chosen_parameters, needs_state
-from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, call_if_there, check_known
+from haystack_integrations.tools.mcp.serving.sources import ServeOptions, Source, check_known
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
 

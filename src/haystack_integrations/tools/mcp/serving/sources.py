@@ -14,7 +14,6 @@ from collections.abc import Set as AbstractSet
 from dataclasses import field, fields, replace
 from typing import Annotated, Any, Literal
 
-import anyio.to_thread
 from fastmcp.prompts.base import Prompt
 from fastmcp.resources.base import Resource
 from fastmcp.resources.template import ResourceTemplate
@@ -26,6 +25,7 @@ from mcp.types import Icon, ToolAnnotations
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool
 from pydantic.dataclasses import dataclass
 
+from haystack_integrations.tools.mcp.concurrency import call_if_there
 from haystack_integrations.tools.mcp.parameters import explains_options, short_repr
 from haystack_integrations.tools.mcp.serving.changes import Listing
 
@@ -390,17 +390,3 @@ class Source:
         """
         for each in self.parts:
             await call_if_there(each, "close")
-
-
-async def call_if_there(thing: Any, method: str) -> None:
-    """
-    Call `warm_up` or `close` without blocking the event loop. Not all objects of Haystack 2 and 3 have these methods.
-
-    :param thing: The tool, toolset, pipeline, Agent or component.
-    :param method: The name of the synchronous method. `..._async` is preferred if it exists.
-    """
-    asynchronous = getattr(thing, f"{method}_async", None)
-    if asynchronous is not None:
-        await asynchronous()
-    elif callable(synchronous := getattr(thing, method, None)):
-        await anyio.to_thread.run_sync(synchronous)
