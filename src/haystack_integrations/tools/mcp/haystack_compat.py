@@ -15,7 +15,7 @@ import importlib.util
 import inspect
 import sys
 import weakref
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from haystack import dataclasses as haystack_dataclasses
 from haystack.core.errors import DeserializationError, SerializationError
@@ -39,6 +39,8 @@ from haystack.tools.tool import (
     _serialize_outputs_to_string,
 )
 from haystack.tools.toolset import Toolset
+
+from haystack_integrations.tools.mcp.parameters import StoredAs
 
 # Haystack 3 has natively asynchronous tools.
 HAS_ASYNC_FUNCTION = "async_function" in Tool.__dataclass_fields__
@@ -271,6 +273,14 @@ def deserialize_object(data: dict[str, Any]) -> Any:
         msg = f"Class '{data.get('type')}' could not be imported"
         raise DeserializationError(msg) from error
     return component_from_dict(found, data, data["type"])
+
+
+# Objects in options with `to_dict` and `from_dict`.
+OBJECT: Final = StoredAs(
+    serialize_object,
+    lambda stored: deserialize_object(stored) if isinstance(stored, dict) else stored,
+    lambda value: type(value).__name__,
+)
 
 
 def private_document_store() -> Any:

@@ -15,12 +15,13 @@ import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from haystack.core.errors import SerializationError
-from haystack.utils import serialize_callable
+from haystack.utils import deserialize_callable, serialize_callable
 
 from haystack_integrations.tools.mcp.concurrency import start_in_thread
+from haystack_integrations.tools.mcp.parameters import StoredAs
 
 T = TypeVar("T")
 
@@ -88,11 +89,11 @@ def import_object(path: str) -> Any:
     return found
 
 
-def import_path_of(owner: object, parameter: str, value: Any) -> str:
+def import_path_of(owner: str, parameter: str, value: Any) -> str:
     """
     Return the import path under which a function can be stored.
 
-    :param owner: The server info.
+    :param owner: The name of the class that has the field.
     :param parameter: Name of the field.
     :param value: The function, or a string, which is returned unchanged.
     :returns: The path.
@@ -105,7 +106,7 @@ def import_path_of(owner: object, parameter: str, value: Any) -> str:
         if is_import_path(path) and import_object(path) == value:
             return path
     msg = (
-        f"{type(owner).__name__}: `{parameter}` holds an object of type {type(value).__name__} that cannot be stored, "
+        f"{owner}: `{parameter}` holds an object of type {type(value).__name__} that cannot be stored, "
         f'because no import path leads to it. Pass an import path, `{parameter}="package.module:name"`, or a function '
         "at the top level of a module"
     )
@@ -133,6 +134,24 @@ def store_callable(what: str, function: Any) -> str:
         msg = f"{what} cannot be serialized: '{path}' is something else. Use a function at the top of a module"
         raise SerializationError(msg)
     return path
+
+
+def _load_function(stored: Any) -> Any:
+    return deserialize_callable(stored) if isinstance(stored, str) else stored
+
+
+def shown_function(function: Any) -> str:
+    """
+    Return the name of a function for traces.
+
+    :param function: The function, or another object.
+    :returns: Its name, or that of its class.
+    """
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
+
+
+# Functions in options, which are stored as Haystack does.
+FUNCTION: Final = StoredAs(lambda what, function: store_callable(f"`{what}`", function), _load_function, shown_function)
 
 
 async def call_provider(provider: str | Callable[..., Any], argument: object) -> Any:

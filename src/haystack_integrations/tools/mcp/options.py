@@ -20,9 +20,9 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
-from haystack.utils import Secret, deserialize_callable
+from haystack.utils import Secret
 from pydantic import BeforeValidator, Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
@@ -30,8 +30,16 @@ from haystack_integrations.tools.mcp.budgets import ReturnedFailure
 from haystack_integrations.tools.mcp.convert.content import RESULT_HANDLERS, limit_result, model_text
 from haystack_integrations.tools.mcp.convert.tool_names import ExposedName
 from haystack_integrations.tools.mcp.convert.tool_schemas import HEADER_KEY, NEEDS_TASKS, has_key, needs_tasks
-from haystack_integrations.tools.mcp.import_paths import store_callable
-from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Positive, Seconds, Text, explains_options
+from haystack_integrations.tools.mcp.import_paths import FUNCTION
+from haystack_integrations.tools.mcp.parameters import (
+    CHECKED,
+    Options,
+    Positive,
+    Seconds,
+    StoredAs,
+    Text,
+    explains_options,
+)
 from haystack_integrations.tools.mcp.redaction import secrets_in
 from haystack_integrations.tools.mcp.secret_template import load_template
 
@@ -72,6 +80,53 @@ def _bindable(value: Any) -> Any:
 
 
 BoundValues: TypeAlias = dict[Text, Annotated[Any, BeforeValidator(_bindable)]]
+
+
+def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    Serialize the bound arguments of one tool.
+
+    :param values: Values by parameter.
+    :returns: JSON values by parameter.
+    :raises ValueError: If one is a token-based Secret, which Haystack does not serialize.
+    """
+    return {name: _stored(value) for name, value in values.items()}
+
+
+def load_bound_arguments(stored: Any) -> Any:
+    """
+    Deserialize the arguments of one tool.
+
+    :param stored: The result of `stored_arguments`.
+    :returns: Values by parameter.
+    """
+    if not isinstance(stored, dict):
+        return stored
+    return {name: _loaded(value) for name, value in stored.items()}
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, Secret):
+        return value.to_dict()
+    if isinstance(value, FromState):
+        return {"type": "from_state", "key": value.key}
+    return {"type": "value", "value": value} if isinstance(value, dict) and "type" in value else value
+
+
+def _loaded(value: Any) -> Any:
+    match value:
+        case {"type": "env_var", "env_vars": list()}:
+            return Secret.from_dict({"strict": True, **value})
+        case {"type": "env_template"}:
+            return load_template(value) or value
+        case {"type": "from_state", "key": str(key)}:
+            return FromState(key)
+        case {"type": "value", "value": plain}:
+            return plain
+    return value
+
+
+_BOUND: Final = StoredAs(lambda _, bound: stored_arguments(bound), load_bound_arguments, list)
 
 
 @explains_options
@@ -149,7 +204,7 @@ class ToolOverride(ToolOptions):
 
     name: ExposedName | None = None
     description: Text | None = None
-    bound_arguments: BoundValues | None = None
+    bound_arguments: Annotated[BoundValues | None, _BOUND] = None
     invocation_timeout: Seconds | None = None
 
     def over(self, options: ToolOptions) -> ToolOptions:
@@ -163,24 +218,6 @@ class ToolOverride(ToolOptions):
         overridden = {name: value for name, value in self.changed().items() if name in general}
         # The toolset adds the instructions, so the option does not apply to a single tool.
         return dataclasses.replace(options, **{**overridden, "include_instructions": None})
-
-    def _as_dict(self, method: str) -> dict[str, Any]:
-        stored, bound = self.changed(), self.bound_arguments
-        if bound:
-            stored["bound_arguments"] = stored_arguments(bound) if method == "to_dict" else list(bound)
-        return stored
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """
-        Deserialize an override.
-
-        :param data: The result of `to_dict`.
-        :returns: The override.
-        :raises ValueError: If a key is unknown or a value invalid.
-        """
-        bound = data.get("bound_arguments")
-        return super().from_dict({**data, "bound_arguments": load_bound_arguments(bound)} if bound else data)
 
 
 def check_overrides(overrides: Mapping[str, Any] | None) -> dict[str, ToolOverride]:
@@ -229,7 +266,7 @@ class ToolSelection(Options):
     _parameter: ClassVar[str] = "tool_selection"
 
     exclude_tools: list[Text] | None = None
-    tool_filter: Callable[[Any], Any] | None = None
+    tool_filter: Annotated[Callable[[Any], Any] | None, FUNCTION] = None
     required_hints: dict[Hint, bool] | None = None
     cache_tools: bool = True
     update_between_steps: bool = False
@@ -243,26 +280,6 @@ class ToolSelection(Options):
                 "`tool_filter` must be a function that takes a tool and returns True or False, not a coroutine function"
             )
             raise ValueError(msg)
-
-    def _as_dict(self, method: str) -> dict[str, Any]:
-        stored, chosen = self.changed(), self.tool_filter
-        if chosen is not None and method == "to_dict":
-            stored["tool_filter"] = store_callable("`tool_filter`", chosen)
-        elif chosen is not None:
-            stored["tool_filter"] = getattr(chosen, "__qualname__", type(chosen).__qualname__)
-        return stored
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """
-        Deserialize a selection.
-
-        :param data: The result of `to_dict`.
-        :returns: The selection.
-        :raises ValueError: If a key is unknown or a value invalid.
-        """
-        path = data.get("tool_filter")
-        return super().from_dict({**data, "tool_filter": deserialize_callable(path)} if isinstance(path, str) else data)
 
     def excludes(self, name: str) -> bool:
         """
@@ -478,50 +495,6 @@ class HiddenArguments:
 
 def _secrets_of(secret: Any) -> set[str]:
     return secrets_in({"token": secret})
-
-
-def stored_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Serialize the bound arguments of one tool.
-
-    :param values: Values by parameter.
-    :returns: JSON values by parameter.
-    :raises ValueError: If one is a token-based Secret, which Haystack does not serialize.
-    """
-    return {name: _stored(value) for name, value in values.items()}
-
-
-def load_bound_arguments(stored: Any) -> Any:
-    """
-    Deserialize the arguments of one tool.
-
-    :param stored: The result of `stored_arguments`.
-    :returns: Values by parameter.
-    """
-    if not isinstance(stored, dict):
-        return stored
-    return {name: _loaded(value) for name, value in stored.items()}
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, Secret):
-        return value.to_dict()
-    if isinstance(value, FromState):
-        return {"type": "from_state", "key": value.key}
-    return {"type": "value", "value": value} if isinstance(value, dict) and "type" in value else value
-
-
-def _loaded(value: Any) -> Any:
-    match value:
-        case {"type": "env_var", "env_vars": list()}:
-            return Secret.from_dict({"strict": True, **value})
-        case {"type": "env_template"}:
-            return load_template(value) or value
-        case {"type": "from_state", "key": str(key)}:
-            return FromState(key)
-        case {"type": "value", "value": plain}:
-            return plain
-    return value
 
 
 def shown_outputs(outputs_to_string: dict[str, Any] | None, options: ToolOptions) -> dict[str, Any]:

@@ -74,6 +74,21 @@ _NAMES_ELSEWHERE: Final = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class StoredAs:
+    """
+    Says how a field of `Options` is stored whose values are not JSON. It belongs in the annotation of the field.
+
+    :param store: Takes the name of the class and the field, and a value, and returns JSON.
+    :param load: Takes what was stored, or a value, and returns the value.
+    :param show: Takes a value, and returns JSON for traces and the `repr`, without secrets.
+    """
+
+    store: Callable[[str, Any], Any] = lambda _, value: list(value) if isinstance(value, (list, tuple)) else value
+    load: Callable[[Any], Any] = lambda stored: stored
+    show: Callable[[Any], Any] = lambda value: value
+
+
 class Options:
     """
     Base class of groups of options: frozen pydantic dataclasses, which can be compared and stored.
@@ -116,7 +131,12 @@ class Options:
             if name not in known:
                 owner = next(base.__name__ for base in cls.__mro__ if base.__name__ in _parameters)
                 raise cls._error(_unknown(owner, name))
-        return cls(**data)
+        return cls(**{name: cls._stored_as(name).load(value) for name, value in data.items()})
+
+    @classmethod
+    def _stored_as(cls, name: str) -> StoredAs:
+        known = cls.__pydantic_fields__  # type: ignore[attr-defined]
+        return next((each for each in known[name].metadata if isinstance(each, StoredAs)), StoredAs())
 
     def changed(self) -> dict[str, Any]:
         """
@@ -135,15 +155,13 @@ class Options:
         :returns: The fields that differ from their defaults: Secrets by their variables, functions by their import
             paths.
         :raises ValueError: If it contains a token-based Secret, which Haystack does not serialize.
-        :raises SerializationError: If no import path leads to a function.
+        :raises SerializationError: If a value cannot be stored. The message names its field.
         """
-        return self._as_dict("to_dict")
+        owner = type(self).__name__
+        return {name: self._stored_as(name).store(f"{owner}.{name}", each) for name, each in self.changed().items()}
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        return self._as_dict("_to_trace_dict")
-
-    def _as_dict(self, method: str) -> dict[str, Any]:  # noqa: ARG002 - some groups leave fields out of a trace
-        return self.changed()
+        return {name: self._stored_as(name).show(value) for name, value in self.changed().items()}
 
     def __repr__(self) -> str:
         fields = ", ".join(f"{name}={value!r}" for name, value in self._to_trace_dict().items())

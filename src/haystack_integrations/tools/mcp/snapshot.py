@@ -36,7 +36,7 @@ from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 from haystack_integrations.tools.mcp.convert.tool_schemas import SCHEMAS_BY_NAME, TEXT_KEYWORDS, map_keywords
 from haystack_integrations.tools.mcp.errors import MCPDriftError
 from haystack_integrations.tools.mcp.options import effective_hints, unusable_by_model
-from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Text, explains_options, short_repr
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, StoredAs, Text, explains_options, short_repr
 from haystack_integrations.tools.mcp.request_context import current_identity
 
 if TYPE_CHECKING:
@@ -626,6 +626,12 @@ def _snapshot_or_path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
+_SNAPSHOT: Final = StoredAs(
+    store=lambda _, snapshot: snapshot.to_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot,
+    show=lambda snapshot: snapshot._to_trace_dict() if isinstance(snapshot, MCPToolSnapshot) else snapshot,
+)
+
+
 @explains_options
 @checked_dataclass(frozen=True, kw_only=False, repr=False, config=CHECKED)
 class SnapshotCheck(Options):
@@ -643,7 +649,9 @@ class SnapshotCheck(Options):
 
     _parameter: ClassVar[str] = "snapshot"
 
-    snapshot: Annotated[InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_snapshot_or_path)]
+    snapshot: Annotated[
+        InstanceOf[MCPToolSnapshot] | Text | os.PathLike[str], BeforeValidator(_snapshot_or_path), _SNAPSHOT
+    ]
     on_drift: OnDrift = "error"
 
     @classmethod
@@ -660,11 +668,6 @@ class SnapshotCheck(Options):
         if isinstance(value, Mapping):
             return cls.from_dict(value if "snapshot" in value else {"snapshot": value})
         return cls(value)
-
-    def _as_dict(self, method: str) -> dict[str, Any]:
-        snapshot = self.snapshot
-        is_path = not isinstance(snapshot, MCPToolSnapshot)
-        return {**self.changed(), "snapshot": snapshot if is_path else getattr(snapshot, method)()}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from haystack.utils import Secret
@@ -33,16 +33,13 @@ from haystack_integrations.tools.mcp.auth.token_storage import (
     SDKTokenStorage,
     process_memory,
 )
-from haystack_integrations.tools.mcp.haystack_compat import (
-    check_module_may_be_imported,
-    deserialize_object,
-    serialize_object,
-)
-from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path
+from haystack_integrations.tools.mcp.haystack_compat import OBJECT, check_module_may_be_imported
+from haystack_integrations.tools.mcp.import_paths import import_object, import_path_of, is_import_path, shown_function
 from haystack_integrations.tools.mcp.parameters import (
     CHECKED,
     Options,
     Seconds,
+    StoredAs,
     Text,
     explains_options,
     is_url,
@@ -156,13 +153,37 @@ def _is_storage(value: Any) -> bool:
 
 _FUNCTION = "a function or its import path 'package.module:name'"
 
+
+def _store(what: str, value: Any) -> Any:
+    owner, name = what.split(".")
+    return value.to_dict() if isinstance(value, Secret) else import_path_of(owner, name, value)
+
+
+def _load(stored: Any) -> Any:
+    if isinstance(stored, Mapping):
+        return load_template(stored) or Secret.from_dict(dict(stored))
+    if is_import_path(stored):
+        check_module_may_be_imported(stored.partition(":")[0])
+    return stored
+
+
+def _show(value: Any) -> Any:
+    return value if isinstance(value, str | Secret) else f"<{shown_function(value)}>"
+
+
+# Secrets, and functions by their import paths.
+_STORED: Final = StoredAs(_store, _load, _show)
+
 _Url: TypeAlias = Annotated[str | None, _must(is_url, "a URL like https://host/path")]
 _Secret: TypeAlias = Annotated[
-    Secret | None, _must(lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')")
+    Secret | None,
+    _must(lambda value: isinstance(value, Secret), "a Secret, as of Secret.from_env_var('NAME')"),
+    _STORED,
 ]
 _Source: TypeAlias = Annotated[
     str | Secret | AssertionProvider | None,
     _must(lambda value: isinstance(value, Secret) or _is_function(value), f"a Secret, {_FUNCTION}"),
+    _STORED,
 ]
 
 
@@ -257,15 +278,16 @@ class OAuthConfig(Options):
             _is_storage,
             "an MCPTokenStorage such as FileTokenStorage, or have the methods of a TokenStorage of the MCP SDK",
         ),
+        OBJECT,
     ] = None
     _: KW_ONLY
     client_name: Text | None = _for(_PERSON, identifies=False, default="mcp-haystack")
     client_metadata_url: _Url = _for(_PERSON)
     redirect_uri: Text | None = _for(_PERSON, identifies=False)
-    redirect_handler: Annotated[str | RedirectHandler | None, _must(_is_function, _FUNCTION)] = _for(
+    redirect_handler: Annotated[str | RedirectHandler | None, _must(_is_function, _FUNCTION), _STORED] = _for(
         _PERSON, identifies=False
     )
-    callback_handler: Annotated[str | CallbackHandler | None, _must(_is_function, _FUNCTION)] = _for(
+    callback_handler: Annotated[str | CallbackHandler | None, _must(_is_function, _FUNCTION), _STORED] = _for(
         _PERSON, identifies=False
     )
     login_timeout: Seconds | None = _for(identifies=False, default=300.0)
@@ -360,7 +382,7 @@ class OAuthConfig(Options):
             variables = vars(value).get("_env_vars")
             return f"env:{variables}" if variables else hashlib.sha256(str(value.resolve_value()).encode()).hexdigest()
         try:
-            return import_path_of(self, name, value) if callable(value) else value
+            return import_path_of(type(self).__name__, name, value) if callable(value) else value
         except ValueError:  # a function without an import path, which no other configuration shares
             return self._number
 
@@ -375,15 +397,8 @@ class OAuthConfig(Options):
         return {name: value for name, value in self.changed().items() if name != "token_storage"}
 
     def _to_trace_dict(self) -> dict[str, Any]:
-        shown = redact_fields(self._set_fields())
-        for name, value in shown.items():
-            if callable(value):
-                shown[name] = f"<{getattr(value, '__qualname__', type(value).__name__)}>"
-            elif is_url(value):
-                shown[name] = redact_url(value)
-        if self.token_storage is not None:
-            shown["token_storage"] = type(self.token_storage).__name__
-        return shown
+        shown = redact_fields(super()._to_trace_dict())
+        return {name: redact_url(value) if is_url(value) else value for name, value in shown.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """
@@ -392,39 +407,11 @@ class OAuthConfig(Options):
         :returns: The dictionary.
         :raises ValueError: If it has a token-based `Secret`, or a function without an import path.
         """
-        data = self._set_fields()
-        for name, value in data.items():
-            if isinstance(value, Secret):
-                data[name] = value.to_dict()
-            elif callable(value):
-                data[name] = import_path_of(self, name, value)
-            elif isinstance(value, list):
-                data[name] = list(value)
         storage = self.token_storage
-        if isinstance(storage, MCPTokenStorage) and not isinstance(storage, InMemoryTokenStorage | SDKTokenStorage):
-            data["token_storage"] = serialize_object("token_storage", storage)
-        return data
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """
-        Deserialize a configuration from a dictionary, which may be from mcp-haystack 2.1.
-
-        :param data: The dictionary.
-        :returns: The configuration.
-        :raises ValueError: If it has parameters that this class does not know.
-        :raises DeserializationError: If the module in an import path is not on Haystack 3's allowlist.
-        """
-        parameters = dict(data)
-        functions = ("redirect_handler", "callback_handler", "assertion_provider", "id_token")
-        for name, value in parameters.items():
-            if isinstance(value, Mapping) and name == "token_storage":
-                parameters[name] = deserialize_object(dict(value))
-            elif isinstance(value, Mapping):
-                parameters[name] = load_template(value) or Secret.from_dict(dict(value))
-            elif name in functions and is_import_path(value):
-                check_module_may_be_imported(value.partition(":")[0])
-        return super().from_dict(parameters)
+        is_storable = storage is None or isinstance(storage, MCPTokenStorage)
+        if not is_storable or isinstance(storage, InMemoryTokenStorage | SDKTokenStorage):
+            return dataclasses.replace(self, token_storage=None).to_dict()
+        return super().to_dict()
 
 
 # The number of logins under way, by the URL of the MCP server and the user.

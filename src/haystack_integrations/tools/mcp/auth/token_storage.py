@@ -464,7 +464,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         :returns: The dictionary.
         :raises ValueError: If the store has no import path.
         """
-        return default_to_dict(self, store=import_path_of(self, "store", self.store))
+        return default_to_dict(self, store=import_path_of(type(self).__name__, "store", self.store))
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> KeyValueTokenStorage:

@@ -12,31 +12,26 @@ This module does not import the MCP SDK, so that loading YAML stays cheap. `para
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from haystack.utils import deserialize_callable
 from pydantic import Field
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from haystack_integrations.tools.mcp.convert.server_texts import confirmed
 from haystack_integrations.tools.mcp.handlers.calling import ProgressCallback
-from haystack_integrations.tools.mcp.haystack_compat import (
-    deserialize_object,
-    serialize_object,
-)
-from haystack_integrations.tools.mcp.import_paths import store_callable, stored_in
-from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options, short_repr
+from haystack_integrations.tools.mcp.haystack_compat import OBJECT, deserialize_object, serialize_object
+from haystack_integrations.tools.mcp.import_paths import FUNCTION, stored_in
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, StoredAs, explains_options, short_repr
 
+_Function: TypeAlias = Annotated[Callable[[Any], Any] | None, FUNCTION]
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
-_SAMPLING_FUNCTIONS: Final = ("function", "consent")
 # Shown when a form is confirmed as it is, although it has fields without a default.
 _LEFT_EMPTY: Final = "A required field is empty: modify the form to fill it in, or reject it."
-_FUNCTIONS: Final = ("elicitation", "logging", "messages", "progress", "pending_calls", "roots")
 
 
 @stored_in("haystack_integrations.tools.mcp.handlers")
@@ -285,9 +280,9 @@ class MCPSampling(Options):
 
     _parameter: ClassVar[str] = "sampling"
 
-    chat_generator: Any = None
-    function: Callable[[Any], Any] | None = None
-    consent: Callable[[Any], Any] | None = None
+    chat_generator: Annotated[Any, OBJECT] = None
+    function: _Function = None
+    consent: _Function = None
     max_requests: Annotated[int, Field(ge=0)] | None = None
     max_tokens: Annotated[int, Field(ge=0)] | None = None
     tools: bool | None = None
@@ -307,30 +302,23 @@ class MCPSampling(Options):
             msg = f"`tools` is True, but {type(generator).__name__} takes no `tools`"
             raise ValueError(msg)
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the settings, functions as import paths and the generator as Haystack does.
 
-        :returns: The settings that differ from the defaults.
-        :raises SerializationError: If a function has no import path, or the generator cannot be stored.
-        """
-        data = _stored(self, _SAMPLING_FUNCTIONS)
-        if "chat_generator" in data:
-            data["chat_generator"] = serialize_object("MCPSampling.chat_generator", data["chat_generator"])
-        return data
+def _stored_handler(what: str, value: Any) -> Any:
+    if isinstance(value, AskUser):
+        return {"ask_user": value.to_dict()}
+    return FUNCTION.store(what, value) if callable(value) else list(value)
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MCPSampling:
-        """
-        Deserialize settings.
 
-        :param data: The result of `to_dict`.
-        :returns: The settings.
-        """
-        loaded = _loaded(data, _SAMPLING_FUNCTIONS)
-        if isinstance(loaded.get("chat_generator"), dict):
-            loaded["chat_generator"] = deserialize_object(loaded["chat_generator"])
-        return cls(**loaded)
+def _loaded_handler(stored: Any) -> Any:
+    return AskUser.from_dict(stored["ask_user"]) if isinstance(stored, dict) else FUNCTION.load(stored)
+
+
+# A function, an AskUser, or the list of roots.
+_HANDLER: Final = StoredAs(_stored_handler, _loaded_handler)
+_SAMPLING: Final = StoredAs(
+    lambda _, sampling: sampling.to_dict(),
+    lambda stored: MCPSampling.from_dict(stored) if isinstance(stored, dict) else stored,
+)
 
 
 @short_repr
@@ -387,14 +375,14 @@ class MCPHandlers(Options):
 
     _parameter: ClassVar[str] = "handlers"
 
-    sampling: Any = None
-    elicitation: Callable[[Any], Any] | None = None
-    roots: Any = None
-    logging: Callable[[Any], Any] | None = None
+    sampling: Annotated[Any, _SAMPLING] = None
+    elicitation: Annotated[Callable[[Any], Any] | None, _HANDLER] = None
+    roots: Annotated[Any, _HANDLER] = None
+    logging: _Function = None
     log_level: LogLevel | None = None
-    messages: Callable[[Any], Any] | None = None
-    progress: ProgressCallback | None = None
-    pending_calls: Callable[[Any], Any] | None = None
+    messages: _Function = None
+    progress: Annotated[ProgressCallback | None, FUNCTION] = None
+    pending_calls: _Function = None
     client_info: Any = None
 
     def __post_init__(self) -> None:
@@ -419,57 +407,8 @@ class MCPHandlers(Options):
         if self.client_info is not None:
             object.__setattr__(self, "client_info", _checked_client_info(self.client_info))
 
-    def to_dict(self) -> dict[str, Any]:
-        """
-        Serialize the handlers, functions as import paths.
-
-        :returns: The handlers that differ from the defaults.
-        :raises SerializationError: If a handler cannot be stored. The message says what to do.
-        """
-        data = _stored(self, _FUNCTIONS)
-        if "sampling" in data:
-            data["sampling"] = data["sampling"].to_dict()
-        if isinstance(data.get("roots"), tuple):
-            data["roots"] = list(data["roots"])
-        return data
-
     def _to_trace_dict(self) -> dict[str, Any]:
         return dict.fromkeys(self.changed(), True)  # a function without an import path must not break tracing
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> MCPHandlers:
-        """
-        Deserialize handlers.
-
-        :param data: The result of `to_dict`.
-        :returns: The handlers.
-        :raises DeserializationError: If a function cannot be imported, or its module is not on Haystack 3's allowlist.
-        """
-        loaded = _loaded(data, _FUNCTIONS)
-        if isinstance(loaded.get("sampling"), dict):
-            loaded["sampling"] = MCPSampling.from_dict(loaded["sampling"])
-        return cls(**loaded)
-
-
-def _stored(options: Options, functions: Sequence[str]) -> dict[str, Any]:
-    data = options.changed()
-    for name in functions:
-        value = data.get(name)
-        if isinstance(value, AskUser):
-            data[name] = {"ask_user": value.to_dict()}
-        elif callable(value):
-            data[name] = store_callable(f"`{type(options).__name__}.{name}`", value)
-    return data
-
-
-def _loaded(data: Mapping[str, Any], functions: Sequence[str]) -> dict[str, Any]:
-    loaded = dict(data)
-    for name in functions:
-        if isinstance(value := loaded.get(name), str):
-            loaded[name] = deserialize_callable(value)
-        elif isinstance(value, dict):
-            loaded[name] = AskUser.from_dict(value["ask_user"])
-    return loaded
 
 
 def takes_tools(chat_generator: Any) -> bool:

@@ -136,9 +136,8 @@ class _NamedServer(Options):
         """
         raise NotImplementedError
 
-    def _as_dict(self, method: str) -> dict[str, Any]:
-        left_out = () if method == "to_dict" else ("api_key", "env")
-        return {name: value for name, value in self.changed().items() if name not in left_out}
+    def _to_trace_dict(self) -> dict[str, Any]:
+        return {name: value for name, value in self.changed().items() if name not in ("api_key", "env")}
 
 
 @explains_options

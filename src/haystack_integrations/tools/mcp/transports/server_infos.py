@@ -34,6 +34,7 @@ from haystack_integrations.tools.mcp.import_paths import (
     import_path_of,
     is_import_path,
     leads_to_a_module,
+    shown_function,
 )
 from haystack_integrations.tools.mcp.parameters import CHECKED, Seconds, explains_options, is_url
 from haystack_integrations.tools.mcp.protocol.server_info import (
@@ -510,7 +511,7 @@ class HttpServerInfo(BuiltInServerInfo):
         data = super().to_dict()
         for parameter in _OBJECTS & data.keys():
             if not isinstance(data[parameter], (bool, str)):
-                data[parameter] = import_path_of(self, parameter, data[parameter])
+                data[parameter] = import_path_of(type(self).__name__, parameter, data[parameter])
         if self.oauth_config is not None:
             data["oauth_config"] = self.oauth_config.to_dict()
         if self._token_source is not None:
@@ -561,7 +562,7 @@ class HttpServerInfo(BuiltInServerInfo):
             fields["client_cert"] = [part if isinstance(part, str) else REDACTED for part in self.client_cert]
         for parameter in _OBJECTS & fields.keys():
             if not isinstance(fields[parameter], (bool, str)):
-                fields[parameter] = f"<{getattr(fields[parameter], '__qualname__', type(fields[parameter]).__name__)}>"
+                fields[parameter] = f"<{shown_function(fields[parameter])}>"
         if isinstance(self.auth, str) and self.auth != "oauth" and "." not in self.auth.partition(":")[0]:
             fields["auth"] = REDACTED  # it may be a bearer token that looks like an import path
         if self.oauth_config is not None:
