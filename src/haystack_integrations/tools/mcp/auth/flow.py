@@ -310,8 +310,8 @@ class Flow(ABC):
             form["scope"] = asked_for
         try:
             response = await self._request_token(form, "refreshing the token")
-        except MCPAuthorizationError:
-            if await self._has_moved():
+        except MCPAuthorizationError as failure:
+            if isinstance(failure.__cause__, httpx2.ConnectError) and await self._has_moved():
                 return None
             raise
         error = json_object(response).get("error")
@@ -350,7 +350,7 @@ class Flow(ABC):
         except MCPAuthorizationError:
             found = self.found
         self.outgoing.step = step
-        return found.server.token_endpoint != self.found.server.token_endpoint
+        return not found.is_guessed and found.server.token_endpoint != self.found.server.token_endpoint
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()
