@@ -375,7 +375,8 @@ class KeyValueTokenStorage(MCPTokenStorage):
     """
     Keeps tokens in a store for `py-key-value-aio`: Redis, DynamoDB, PostgreSQL and many more.
 
-    Processes and machines that share the store share the tokens: one of them refreshes, and the others wait for it.
+    Processes and machines that share the store share the tokens: one of them refreshes, and the others wait for it. The
+    clocks of the machines may differ by up to a minute.
     Wrap the store in that package's `FernetEncryptionWrapper` to encrypt its content.
 
     ### Usage example
