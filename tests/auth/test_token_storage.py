@@ -404,13 +404,14 @@ async def test_the_lock_of_a_dead_process_expires() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-async def test_a_refused_client_keeps_the_refresh_token_until_its_secret_is_right() -> None:
+@pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client", "incorrect_client_credentials"])
+async def test_a_refused_client_keeps_the_refresh_token_until_its_secret_is_right(error: str) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     person = {"grant_type": "authorization_code", "client_id": "me", "token_storage": storage}
     auth = network.auth(**person, client_secret=Secret.from_token("0ld-secret"))
     tokens = {"access_token": "old", "refresh_token": "again"}
     await storage.save(auth.holder_of(None).key, {"tokens": tokens, "expires_at": 1.0})
-    refusal = httpx2.Response(401, json={"error": "invalid_client", "error_description": "The secret has expired."})
+    refusal = httpx2.Response(401, json={"error": error, "error_description": "The secret has expired."})
     network.answers["/token"] = [refusal, httpx2.Response(200, json=network.token)]
     with pytest.raises(MCPAuthorizationError, match=r"refuses the client 'me'; check .*: .*The secret has expired\."):
         await network.use(auth)
