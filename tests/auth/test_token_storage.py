@@ -352,14 +352,16 @@ def no_store(*_: Any) -> Any:
     raise OSError(msg)
 
 
-async def test_a_process_that_waits_for_the_login_of_another_one_logs_that(tmp_path, monkeypatch, caplog) -> None:
+@pytest.mark.parametrize("kind", KINDS_OF_FILES)
+async def test_a_process_that_waits_for_the_login_of_another_one_logs_that(kind, tmp_path, monkeypatch, caplog) -> None:
     monkeypatch.setattr(token_storage, "_LOCK_NOTICE_DELAY", 0.0)
 
     async def wait_for_lock() -> None:
-        async with FileTokenStorage(str(tmp_path)).lock(KEY):
+        async with storage_of(kind, tmp_path).lock(KEY):
             pass
 
-    async with FileTokenStorage(str(tmp_path)).lock(KEY):
+    async with storage_of(kind, tmp_path).lock(KEY):
+        caplog.clear()
         waiting = asyncio.create_task(wait_for_lock())
         await wait_until_async(lambda: "Another process is getting a token" in caplog.text, "the warning")
     await waiting

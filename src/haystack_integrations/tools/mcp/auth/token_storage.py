@@ -318,9 +318,7 @@ class FileTokenStorage(MCPTokenStorage):
         path = self._path(key, "lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, owner = os.open(path, os.O_RDWR | os.O_CREAT, 0o600), os.getpid()
-        message = "Another process is getting a token for {server}, perhaps by a login that nobody has finished yet"
-        warn = partial(logger.warning, message, server=redact_url(key.server_url))
-        notice = asyncio.get_running_loop().call_later(_LOCK_NOTICE_DELAY, warn)
+        notice = _warn_later(key)
         try:
             while not _try_lock(descriptor):
                 await asyncio.sleep(_LOCK_POLL_INTERVAL)
@@ -331,6 +329,12 @@ class FileTokenStorage(MCPTokenStorage):
             if os.getpid() == owner:
                 _unlock(descriptor)
             os.close(descriptor)
+
+
+def _warn_later(key: TokenKey) -> asyncio.TimerHandle:
+    message = "Another process is getting a token for {server}, perhaps by a login that nobody has finished yet"
+    warn = partial(logger.warning, message, server=redact_url(key.server_url))
+    return asyncio.get_running_loop().call_later(_LOCK_NOTICE_DELAY, warn)
 
 
 def _while_refused(access: Callable[[], _T]) -> _T:
@@ -446,6 +450,7 @@ class KeyValueTokenStorage(MCPTokenStorage):
         """
         store, owner = await self._store(), uuid.uuid4().hex
         entry = {"key": f"{key.digest}.lock", "collection": _COLLECTION}
+        notice = _warn_later(key)
         try:
             while (held := await store.get(**entry) or {}).get("owner") != owner:
                 if held.get("until", 0) < time.time():
@@ -453,8 +458,10 @@ class KeyValueTokenStorage(MCPTokenStorage):
                         value={"owner": owner, "until": time.time() + _LOCK_LEASE}, ttl=_LOCK_LEASE, **entry
                     )
                 await asyncio.sleep(_CLAIM_CHECK_DELAY)
+            notice.cancel()
             yield
         finally:
+            notice.cancel()
             if (await store.get(**entry) or {}).get("owner") == owner:
                 await store.delete(**entry)
 
