@@ -394,6 +394,15 @@ async def test_a_file_that_windows_refuses_because_it_is_in_use_is_tried_again(m
     assert (refusals, list(tmp_path.iterdir())) == ([], [])
 
 
+def test_a_store_is_opened_again_for_another_event_loop_such_as_that_of_a_forked_process() -> None:
+    opened: list[MemoryStore] = []
+    storage = KeyValueTokenStorage(lambda: opened.append(MemoryStore()) or opened[-1])
+    for _ in range(2):
+        asyncio.run(storage.save(KEY, RECORD))
+        assert asyncio.run(opened[-1].get(KEY.digest, collection=token_storage._COLLECTION)) == RECORD
+    assert len(opened) == 2
+
+
 async def test_the_lock_of_a_dead_process_expires() -> None:
     store = MemoryStore()
     storage = KeyValueTokenStorage(store)

@@ -397,18 +397,28 @@ class KeyValueTokenStorage(MCPTokenStorage):
     ```
 
     :param store: The store (`AsyncKeyValue`), or a function that makes it, or the import path of either. It is used
-        only in the event loop of all connections. Only an import path, or a function with one, can be saved to YAML.
+        only in the event loop of all connections. A process that forks needs a function, which is called again in the
+        new process. Only an import path, or a function with one, can be saved to YAML.
     """
 
     store: Any = field(repr=False)
 
     @cached_property
-    def _opened_store(self) -> Any:
+    def _stores(self) -> dict[asyncio.AbstractEventLoop, Any]:
+        # After a fork, there is another loop. Its requests must not go through connections that both processes have:
+        # each would read the answers to the other. The old stores are kept, because closing them may send something.
+        return {}
+
+    def _open(self) -> Any:
         store = import_object(self.store) if isinstance(self.store, str) else self.store
         return store() if not hasattr(store, "get") or isinstance(store, type) else store
 
     async def _store(self) -> Any:
-        return await anyio.to_thread.run_sync(lambda: self._opened_store)  # importing may take long
+        loop = asyncio.get_running_loop()
+        if loop not in self._stores:
+            store = await anyio.to_thread.run_sync(self._open)  # importing may take long
+            self._stores.setdefault(loop, store)
+        return self._stores[loop]
 
     async def load(self, key: TokenKey) -> Record | None:
         """
