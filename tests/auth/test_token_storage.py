@@ -7,9 +7,11 @@ Where tokens are stored, which users share them, and how they are renewed.
 """
 
 import asyncio
+import copy
 import errno
 import json
 import os
+import pickle
 import sys
 import time
 from dataclasses import dataclass, field
@@ -401,6 +403,13 @@ def test_a_store_is_opened_again_for_another_event_loop_such_as_that_of_a_forked
         asyncio.run(storage.save(KEY, RECORD))
         assert asyncio.run(opened[-1].get(KEY.digest, collection=token_storage._COLLECTION)) == RECORD
     assert len(opened) == 2
+
+
+async def test_a_storage_can_be_pickled_and_copied_also_while_its_store_is_open() -> None:
+    storage = storage_of("key-value", Path())
+    await storage.save(KEY, RECORD)
+    assert pickle.loads(pickle.dumps(storage)) == copy.deepcopy(storage) == storage  # noqa: S301
+    assert await copy.copy(storage).load(KEY) is None
 
 
 async def test_the_lock_of_a_dead_process_expires() -> None:

@@ -409,6 +409,12 @@ class KeyValueTokenStorage(MCPTokenStorage):
         # each would read the answers to the other. The old stores are kept, because closing them may send something.
         return {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        """
+        Return what a copy has of this object: not the opened stores.
+        """
+        return {"store": self.store}
+
     def _open(self) -> Any:
         store = import_object(self.store) if isinstance(self.store, str) else self.store
         return store() if not hasattr(store, "get") or isinstance(store, type) else store
