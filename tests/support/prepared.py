@@ -10,6 +10,7 @@ Each starts in 0.05 s instead of 2 s. Tests of the start of an interpreter use `
 
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -46,7 +47,9 @@ class ForkServer:
             python = Path(self._folder.name, folder, "python")
             python.parent.mkdir(exist_ok=True)
             python.write_text(
-                f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
+                # sh starts this Python, whose path may have spaces, or be too long for the first line of a script.
+                f"#!/bin/sh\n'''exec' {shlex.quote(sys.executable)} -IS \"$0\" \"$@\"\n' '''\n"
+                f"import sys\nsys.path.insert(0, {str(Path(_PROGRAM).parent)!r})\n"
                 f"from fork_server import run\nrun({path!r}, sys.argv[1:], {str(python) if forks else None!r})\n"
             )
             python.chmod(0o700)
