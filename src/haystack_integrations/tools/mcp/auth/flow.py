@@ -78,8 +78,10 @@ _ALGORITHM_BY_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": 
 # Statuses that refuse a refresh token even without an `error` (RFC 6749, 5.2). Others may come from a proxy.
 _REFUSAL_STATUSES = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
-# The errors for "the client is not known, or its secret is wrong": the standard's, Keycloak's and GitHub's.
-_CLIENT_REFUSALS = ("invalid_client", "unauthorized_client", "incorrect_client_credentials")
+# The errors for "the client is not known, or its secret is wrong": the standard's and GitHub's. Keycloak's is the
+# standard's for a client that may not refresh tokens, but with the status 401.
+_CLIENT_REFUSALS = ("invalid_client", "incorrect_client_credentials")
+_CLIENT_REFUSAL_WITH_401 = "unauthorized_client"
 
 # The errors for "try again later", with any status. Microsoft Entra ID documents the first for token requests as well.
 _TRY_LATER = ("temporarily_unavailable", "server_error", "slow_down")
@@ -319,7 +321,8 @@ class Flow(ABC):
             raise
         error = json_object(response).get("error")
         is_configured = client.client_id in (self.config.client_id, self.config.client_metadata_url)
-        if error in _CLIENT_REFUSALS and is_configured:
+        is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED and error == _CLIENT_REFUSAL_WITH_401
+        if is_configured and (error in _CLIENT_REFUSALS or is_unauthorized):
             # A login would not help. The refresh token can be used once the client can, e.g. with a new secret.
             what_to_do = "check its registration and its secret"
             msg = f"the authorization server refuses the client '{client.client_id}'; {what_to_do}{_quote(response)}"
