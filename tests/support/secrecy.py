@@ -11,8 +11,9 @@ Looks for the secrets of the tests in everything that this package shows while t
     the values of Haystack's Secrets                 log lines of this package, of Haystack and of the SDK's client,
                                                      also those too fine for the log's level, with their errors
     tokens and headers of `mcp_request_context`      errors of this package that `pytest.raises` catches
-    what was sent and received for OAuth tokens      with their causes, every `repr` of a public class
-    whatever the authorization servers issued        tags of Haystack's tracing, and YAML
+    what was sent and received for OAuth tokens      with their causes, and this package's dataclasses among the local
+    whatever the authorization servers issued        variables of their frames, every `repr` of a public class, tags
+                                                     of Haystack's tracing, and YAML
 
 It watches this process only, and not the results of calls, which belong to the server.
 """
@@ -20,7 +21,10 @@ It watches this process only, and not the results of calls, which belong to the 
 import functools
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import is_dataclass
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any, Self
 
 import pytest
@@ -129,6 +133,9 @@ class SecretWatch:
             if any(type(each).__module__.startswith(OURS) for each in chain):
                 for each in chain:
                     self.show(type(each).__name__, f"{each} {each!r}")
+                    for value in _dataclasses_in_frames(each):
+                        with suppress(AttributeError):  # its `__init__` has failed
+                            self.show(f"repr of a local {type(value).__name__}", repr(value))
             return bool(leave(raises, kind, error, traceback))
 
         self._patch.setattr(pytest.RaisesExc, "__exit__", show_and_leave)
@@ -159,6 +166,12 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _dataclasses_in_frames(error: BaseException) -> list[Any]:
+    # Error trackers such as Sentry send the `repr` of each local variable.
+    values = [value for frame, _ in walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    return [value for value in values if is_dataclass(value) and type(value).__module__.startswith(OURS)]
 
 
 def _classes() -> set[type]:

@@ -373,7 +373,7 @@ def effective_hints(annotations: types.ToolAnnotations | None) -> dict[str, bool
     }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False)
 class CallArguments:
     """
     The arguments of one call.

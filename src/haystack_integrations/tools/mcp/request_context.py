@@ -106,7 +106,7 @@ def problem_with_headers(headers: Mapping[str, str]) -> str | None:
     return None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Identity:
     """
     The part of a caller's identity that an operation sends, with the values of secrets.

@@ -69,7 +69,7 @@ _FLOW_BY_GRANT_TYPE: dict[str, type[Flow]] = {
 }
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class _TokenHolder:
     """
     The tokens of one key, for all sessions of the process that use them.
@@ -98,7 +98,7 @@ _holders: WeakValueDictionary[Any, _TokenHolder] = WeakValueDictionary()
 _challenges: dict[str, Challenge] = {}
 
 
-@dataclass
+@dataclass(repr=False)
 class _TokenAttempts:
     """
     The attempts of one request to get a token.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound=MCPInvocationError)
 
 
-@dataclass(slots=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False, repr=False)
 class CallRequest:
     """
     What the caller of a tool wants. `MCPConnection.call_tool` documents it.
@@ -193,7 +193,7 @@ def executor_failure(error: Exception, request: CallRequest) -> MCPInvocationErr
 # How calls are recorded while a durable run is open.
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CallToRecord:
     """
     A tool call that is to be recorded.
