@@ -136,6 +136,15 @@ class TestAnotherPath:
         said = await examine(f"{sse}/", "sse")
         assert f'/sse is an SSE endpoint: did you mean SSEServerInfo(url="{sse}/sse")?' in said
 
+    async def test_the_report_names_an_endpoint_that_is_mounted_at_mcp_as_by_hayhooks(self) -> None:
+        def mounted(request: httpx2.Request) -> httpx2.Response:
+            statuses = {"/mcp": 307, "/mcp/": 400}
+            body = {"jsonrpc": "2.0"} if request.url.path == "/mcp/" else None
+            return httpx2.Response(statuses.get(request.url.path, 404), json=body, headers={"Location": "/mcp/"})
+
+        said = await examine("http://mcp.test", "streamable-http", answer=mounted)
+        assert said.endswith('did you mean StreamableHttpServerInfo(url="http://mcp.test/mcp/")?')
+
     @rows("transport", "sse", "streamable-http")
     async def test_a_404_everywhere_is_reported_after_a_few_requests(self, transport: Any) -> None:
         asked: list[httpx2.Request] = []

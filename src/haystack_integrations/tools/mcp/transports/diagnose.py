@@ -207,8 +207,8 @@ class Diagnosis:
 
     async def _probe_other_paths(self, client: httpx2.AsyncClient, answer: _Answer) -> None:
         own_path, other = _path(self._url), _OTHER_TRANSPORT[self.transport]
-        candidates: list[tuple[str, TransportName]] = [(own_path, other), ("/mcp", "streamable-http"), ("/sse", "sse")]
-        for path, transport in candidates:
+        streamable: list[tuple[str, TransportName]] = [(path, "streamable-http") for path in ("/mcp", "/mcp/")]
+        for path, transport in [(own_path, other), *streamable, ("/sse", "sse")]:
             if (path, transport) == (own_path, self.transport):
                 continue
             url = self._url if path == own_path else self._url.copy_with(path=path)
