@@ -173,7 +173,8 @@ class _Started:
     def everything(self, transport: str) -> HttpServer:
         folder = self._folders.mktemp("everything")
         program, arguments = external.everything({"sse": "sse", "streamable-http": "streamableHttp"}[transport])
-        options = {"env": {"NODE_OPTIONS": f"--require {SERVERS / 'listen_on_loopback.cjs'}"}, "port_option": None}
+        first = SERVERS / "listen_on_loopback.cjs"
+        options = {"env": {"NODE_OPTIONS": f'--require "{first}"'}, "port_option": None}
         log = CallLog(folder / "calls.txt")
         return self.start(HttpServer([program, *arguments], _PATHS[transport], folder, log, **options))
 

@@ -9,6 +9,7 @@ The commands that use servers, and their exit codes, in scripts and pipes.
 import io
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ IN_PROCESS = "tests.servers.inprocess:server"
 @pytest.fixture
 def plain(stdio_server: StdioServerFactory) -> str:
     server: StdioServer = stdio_server("--token", "a-token-of-somebody")
-    return " ".join([server.command, *server.args])
+    return shlex.join([server.command, *server.args])
 
 
 def server_file(folder: Path, name: str, *lines: str, **options: str) -> str:
@@ -364,7 +365,7 @@ def test_prints_of_a_server_in_this_process_are_not_a_result_and_persons_see_con
 
 
 # A new interpreter, because of its output at the end, and forked ones.
-HELP = f"{' '.join(COMMAND)} --help"
+HELP = f"{shlex.join(COMMAND)} --help"
 BIG = f"python -m haystack_integrations.tools.mcp.cli call {IN_PROCESS} big size=1000000"
 
 

@@ -7,6 +7,7 @@ What a person sees in a terminal; the expected output is in `kept/`. `MCP_HAYSTA
 """
 
 import re
+import shlex
 import signal
 from pathlib import Path
 
@@ -28,7 +29,7 @@ REPLACED = (
 
 
 def command_line(server: StdioServer) -> str:
-    return " ".join([server.command, *server.args])
+    return shlex.join([server.command, *server.args])
 
 
 @pytest.mark.parametrize(
@@ -95,7 +96,7 @@ def test_progress_is_shown_as_a_bar(sdk_stdio_server: StdioServerFactory) -> Non
 
 
 def test_a_question_of_a_server_can_be_answered_in_the_terminal() -> None:
-    program = " ".join(prepared_script(SERVERS / "asking_server.py", "--transport", "stdio"))
+    program = shlex.join(prepared_script(SERVERS / "asking_server.py", "--transport", "stdio"))
     with Terminal("call", program, "ask_order", "--timeout", "100", width=300) as terminal:
         terminal.wait_for("What do you order?")
         terminal.wait_for("default: blue): ")
