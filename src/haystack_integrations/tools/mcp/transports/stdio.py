@@ -394,10 +394,13 @@ class StdioTransport(Transport):
         return self._process.returncode if await self._has_exited_within(timeout) else None
 
     async def _has_exited_within(self, timeout: float) -> bool:
-        # anyio's scopes import its backend at their first use, which may be at the interpreter's exit.
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout):
-                await self._exited.wait()
+        # Up to Python 3.11.2, `asyncio.timeout` fails in a task that is being cancelled (gh-102780). And anyio's
+        # scopes import its backend at their first use, which may be at the interpreter's exit.
+        exit_event = asyncio.ensure_future(self._exited.wait())
+        try:
+            await asyncio.wait({exit_event}, timeout=timeout)
+        finally:
+            exit_event.cancel()
         return self._exited.is_set()
 
     async def close(self) -> None:
