@@ -175,7 +175,7 @@ def test_two_processes_with_the_same_storage_refresh_once(server: OAuthServer, t
     assert sorted(server.calls) == sorted([(user, user) for user in users] * 2)
 
 
-def test_only_the_owner_can_read_token_files_and_damaged_files_are_named(server, tmp_path):
+def test_only_the_owner_can_read_token_files_and_damaged_files_are_named(server, tmp_path, caplog):
     folder = tmp_path / "tokens"
     storage = FileTokenStorage(str(folder))
     login(info(server, token_storage=storage))
@@ -187,6 +187,7 @@ def test_only_the_owner_can_read_token_files_and_damaged_files_are_named(server,
     with pytest.raises(MCPAuthorizationError, match="delete the file to log in again"):
         MCPConnection(info(server, token_storage=storage)).list_tools()
     assert logout(info(server, token_storage=storage)) is True and not path.exists()
+    assert "cannot be read (MCPAuthorizationError), so they are deleted without being revoked" in caplog.text
     with pytest.raises(ValueError, match="`folder` must be a path, got None"):
         FileTokenStorage(None)  # type: ignore[arg-type]
 

@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import httpx2
+from haystack import logging
 
 from haystack_integrations.tools.mcp.auth.authorization_code import AuthorizationCode
 from haystack_integrations.tools.mcp.auth.authorization_servers import Challenge, challenge_parameters
@@ -56,10 +57,12 @@ from haystack_integrations.tools.mcp.concurrency import SharedTask, start_in_thr
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError
 from haystack_integrations.tools.mcp.import_paths import import_object
 from haystack_integrations.tools.mcp.protocol.request_errors import describe_error
-from haystack_integrations.tools.mcp.redaction import Redactor
+from haystack_integrations.tools.mcp.redaction import Redactor, redact_url
 from haystack_integrations.tools.mcp.request_context import bearer, current_user
 
 T = TypeVar("T")
+
+logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _FLOW_BY_GRANT_TYPE: dict[str, type[Flow]] = {
     "authorization_code": AuthorizationCode,
@@ -204,8 +207,13 @@ class OAuth(httpx2.Auth):
             try:
                 record = await holder.storage.load(holder.key)
                 record = record if has_token(record) else None
-            except Exception:  # it is damaged, or the store has another key for its encryption now
+            except Exception as error:  # it is damaged, or the store has another key for its encryption now
                 record = {}
+                logger.warning(
+                    "The tokens for {server} cannot be read ({reason}), so they are deleted without being revoked",
+                    server=redact_url(holder.key.server_url),
+                    reason=type(error).__name__,
+                )
             await holder.storage.delete(holder.key)
             holder.record = holder.unsaved = None
         return record
