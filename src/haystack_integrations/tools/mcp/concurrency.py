@@ -216,7 +216,7 @@ async def call_if_there(thing: Any, method: str) -> None:
         await call_async(thing, method)
 
 
-def finish(steps: Coroutine[Any, Any, T]) -> T:
+def run_here(steps: Coroutine[Any, Any, T]) -> T:
     """
     Run a coroutine that calls all methods with `call_here`, so that it needs no event loop.
 

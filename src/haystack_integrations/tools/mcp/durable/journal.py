@@ -30,7 +30,7 @@ from haystack.utils import Secret
 from pydantic import Field, InstanceOf
 from pydantic_core import to_jsonable_python
 
-from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, finish
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, run_here
 from haystack_integrations.tools.mcp.connection.context_managed import Compound
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable.cassette import write_cassette
@@ -406,7 +406,7 @@ class JournaledChatGenerator:
             tools=tools,
             tools_strict=tools_strict,
         )
-        return finish(self._reply(call_here, messages, options))
+        return run_here(self._reply(call_here, messages, options))
 
     @component.output_types(replies=list[ChatMessage])
     async def run_async(
@@ -503,7 +503,7 @@ class _JournaledTool(Tool):
     """
 
     def invoke(self, **kwargs: Any) -> Any:
-        return finish(self._invoke(call_here, kwargs))
+        return run_here(self._invoke(call_here, kwargs))
 
     async def invoke_async(self, **kwargs: Any) -> Any:
         return await self._invoke(call_async, kwargs)

@@ -42,7 +42,7 @@ from haystack import logging
 from haystack.dataclasses import ChatMessage
 
 from haystack_integrations.tools.mcp import errors
-from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, finish
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, run_here
 from haystack_integrations.tools.mcp.connection.monitoring import outcome_of
 from haystack_integrations.tools.mcp.connection.requests import CallRecorder, CallToRecord, Recall, call_recorder
 from haystack_integrations.tools.mcp.durable.store import Entry, Lease, Place, Store, boot_clock
@@ -450,7 +450,7 @@ class OpenRun(CallRecorder):
         """
         Return the recorded result of a call, or send it. See `connection.requests.CallRecorder`.
         """
-        return finish(self._deliver(call_here, call, send))
+        return run_here(self._deliver(call_here, call, send))
 
     async def deliver_async(
         self, call: CallToRecord, send: Callable[[CallRequest], Awaitable[types.CallToolResult]]

@@ -27,7 +27,7 @@ from haystack_integrations.tools.mcp.any_tools import (
     run_in_threads,
 )
 from haystack_integrations.tools.mcp.budgets import CountLimits, calls_of, refusal
-from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, finish
+from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, run_here
 from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.registry.aliases import MCPAliasToolset
@@ -324,7 +324,7 @@ def generate(chat_generator: Any, facade: MCPFacade | None, prompt: Prompt, opti
     """
     if hasattr(chat_generator, "warm_up"):
         chat_generator.warm_up()
-    return finish(_generate(call_here, chat_generator, facade, _Generation(facade, prompt, **options)))
+    return run_here(_generate(call_here, chat_generator, facade, _Generation(facade, prompt, **options)))
 
 
 async def generate_async(
