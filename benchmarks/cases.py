@@ -263,7 +263,7 @@ def _costless() -> list[Case]:
             "large-result-http", "… 50,000 content blocks, sync, HTTP",
             {"case": "held_up", "tool": "blocks", "arguments": {"size": 50_000}},
             Repeats(5), Repeats(10), "costless-http", subjects=(FLOOR, OURS, OURS_PLAIN, UPSTREAM),
-            most={"held-up": 0.1}, judged=OURS_PLAIN,
+            ratios=(Ratio(OURS_PLAIN, UPSTREAM, 0.3, "held-up"),), judged=OURS_PLAIN,
         )
     )  # fmt: skip
     return cases

@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from mcp.types import methods
+from mcp.types import CallToolResult, methods
 from pydantic import TypeAdapter
 
-from haystack_integrations.tools.mcp.convert.odd_messages import is_plain, repair_params, repair_result
+from haystack_integrations.tools.mcp.convert.odd_messages import read_plain, repair_params, repair_result
 from tests.support.rows import rows
 
 OLD, NEW = "2025-06-18", "2026-07-28"
@@ -75,11 +75,23 @@ CALLS: list[tuple[dict[str, Any], list[Any], Any, bool]] = [
 @pytest.mark.parametrize("version", [OLD, NEW])
 @rows(("result", "said", "structured", "is_error"), *CALLS)
 def test_the_readable_parts_of_a_result_are_kept(version, result, said, structured, is_error):
-    assert not is_plain(result)
+    unchanged = copy.deepcopy(result)
+    assert not read_plain(unchanged)
+    assert unchanged == result
     read = mended("tools/call", version, result)
     assert texts(read) == said
     assert read.get("structuredContent") == structured
     assert read["isError"] is is_error
+
+
+def test_a_result_that_needs_no_repair_is_read_as_by_the_model_of_the_sdk() -> None:
+    resource = {"type": "resource", "resource": {"uri": "a:b", "text": "t"}}
+    image, sound = ({"type": kind, "data": "AA", "mimeType": f"{kind}/x"} for kind in ("image", "audio"))
+    link = {"type": "resource_link", "uri": "a:b", "name": "n", "annotations": {"priority": 0.5}, "_meta": {"n": 1}}
+    result = {"content": [TEXT, {**TEXT, "more": 1}, image, sound, link, resource], "structuredContent": {"n": 1}}
+    read = copy.deepcopy(result)
+    assert read_plain(read)
+    assert CallToolResult.model_validate(read, by_name=False) == CallToolResult.model_validate(result, by_name=False)
 
 
 def test_structured_content_becomes_an_object_if_required_and_null_is_a_value_if_allowed() -> None:

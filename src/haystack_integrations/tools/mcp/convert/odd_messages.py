@@ -18,11 +18,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json
 
 from haystack_integrations.tools.mcp.convert.tool_schemas import permissive_schema
@@ -49,6 +49,7 @@ _BLOCK_MODELS: Final[dict[str, type[BaseModel]]] = {
     "tool_use": types.ToolUseContent,
     "tool_result": types.ToolResultContent,
 }
+_CONTENT: Final = TypeAdapter(list[Annotated[types.ContentBlock, Field(discriminator="type")]])
 # Kinds of blocks that never occur in results.
 _SAMPLING_KINDS: Final = frozenset({"tool_use", "tool_result"})
 
@@ -268,27 +269,27 @@ def repair_params(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return repaired["params"] if repaired else params
 
 
-def is_plain(result: dict[str, Any]) -> bool:
+def read_plain(result: dict[str, Any]) -> bool:
     """
-    Return whether the result of a call needs no repair. Most need none, and validating by the models takes far longer.
+    Validate the content of a call's result in place, if the result needs no repair.
+
+    The SDK's own union tries the models one by one, which takes four times as long.
 
     :param result: The result.
-    :returns: False if it may need repair.
+    :returns: False if it may need repair. Then it is not changed.
     """
-    content = result.get("content")
-    if type(content) is not list:
-        return False
-    for block in content:
-        if type(block) is not dict or block.keys() != {"type", "text"} or type(block["text"]) is not str:
-            return False
-        if block["type"] != "text":
-            return False
-    return (
+    is_plain = (
         type(result.get("structuredContent", {})) is dict
         and type(result.get("isError", False)) is bool
         and type(result.get("_meta", {})) is dict
         and result.get("resultType", "complete") == "complete"
     )
+    try:
+        if is_plain:
+            result["content"] = _CONTENT.validate_python(result.get("content"), by_name=False)
+    except ValidationError:
+        return False
+    return is_plain
 
 
 def _with_defaults(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:

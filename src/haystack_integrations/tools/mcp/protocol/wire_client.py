@@ -21,7 +21,7 @@ from haystack import logging
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
-from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, is_plain, repair_result
+from haystack_integrations.tools.mcp.convert.odd_messages import CALL_METHOD, LIST_METHOD, read_plain, repair_result
 from haystack_integrations.tools.mcp.errors import (
     MCPAuthorizationError,
     MCPConnectionError,
@@ -374,7 +374,7 @@ class WireClient(MCPClient):
             del result["resultType"]
         if self._is_modern:
             result.setdefault("resultType", "complete")
-        if method == CALL_METHOD and is_plain(result):
+        if method == CALL_METHOD and read_plain(result):
             return result
         if method == LIST_METHOD:
             try:
