@@ -31,7 +31,7 @@ def progress(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
 
 def handlers(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
     """There is a handler for every request of the server."""
-    functions = {"sampling": lambda _: "Hi!", "elicitation": package.decline, "logging": _ignore, "messages": _ignore}
+    functions = {"sampling": lambda _: "Hi!", "elicitation": lambda _: False, "logging": _ignore, "messages": _ignore}
     return Extra({"handlers": package.MCPHandlers(**functions, roots=["/tmp"])})  # noqa: S108
 
 
@@ -44,12 +44,12 @@ def context(package: Any, target: dict[str, Any]) -> Extra:
 
 
 def interceptor(package: Any, target: dict[str, Any]) -> Extra:  # noqa: ARG001
-    """Each call goes through an interceptor that changes nothing."""
+    """Each call goes through an async interceptor that changes nothing."""
     return Extra({"interceptors": [_pass_on]})
 
 
-def _pass_on(call: Any, call_next: Callable[[Any], Any]) -> Any:
-    return call_next(call)
+async def _pass_on(call: Any, call_next: Callable[[Any], Any]) -> Any:
+    return await call_next(call)
 
 
 EXTRAS = {extra.__name__: extra for extra in (progress, handlers, context, interceptor)}
