@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM = "direct", "floor", "ours", "ours-plain", "2.1.1"
 CLIENTS = (DIRECT, FLOOR, OURS, OURS_PLAIN, UPSTREAM)
+NEIGHBOURS = ("pydantic-ai", "langchain", "openai-agents", "fastmcp-client")
 FASTMCP, HAYHOOKS = "fastmcp", "hayhooks"
 SERVERS = (FASTMCP, OURS, HAYHOOKS)
-SUBJECTS = (*CLIENTS, FASTMCP, HAYHOOKS)
+SUBJECTS = (*CLIENTS, *NEIGHBOURS, FASTMCP, HAYHOOKS)
+COMPARED_CLIENTS = (DIRECT, OURS, OURS_PLAIN, *NEIGHBOURS)
 ALL_BRIDGES = (FLOOR, OURS, OURS_PLAIN, UPSTREAM)
 MAIN_SUBJECTS = (FLOOR, OURS, UPSTREAM)
 
@@ -108,7 +110,9 @@ class Case:
     @property
     def compares(self) -> tuple[str, ...]:
         """The subjects that may have figures for this case: ways to call servers, or ways to serve."""
-        return SERVERS if self.server == "served" or self.request["case"] == "serving" else CLIENTS
+        if self.server == "served" or self.request["case"] == "serving":
+            return SERVERS
+        return COMPARED_CLIENTS if self.subjects == COMPARED_CLIENTS else CLIENTS
 
     @property
     def needs_new_process(self) -> bool:
@@ -267,6 +271,23 @@ def _costless() -> list[Case]:
         )
     )  # fmt: skip
     return cases
+
+
+def _neighbours() -> list[Case]:
+    """Cases for other integrations, with the costless server."""
+    echo = {"tool": "echo", "arguments": {"text": "hello"}, "counts_cpu": True}
+    return [
+        Case(
+            f"neighbours-{kind}{server}", f"{title}, {label}", {**request, **echo}, Repeats(10, n), Repeats(20, n),
+            f"costless-{server}", subjects=COMPARED_CLIENTS,
+            judged=OURS_PLAIN, at_most=dict.fromkeys(NEIGHBOURS, 1.0),
+        )
+        for server, label in (("stdio", "stdio"), ("http", "HTTP"))
+        for kind, title, request, n in (
+            ("", "one async call", {"case": "call_async"}, 30),
+            ("64-", "… 64 of them at once", {"case": "concurrent_async", "concurrency": 64}, 1),
+        )
+    ]  # fmt: skip
 
 
 def _overheads() -> list[Case]:
@@ -497,7 +518,7 @@ FIRST_WARM_UP = Case(
 )
 
 CASES = [
-    *_single_calls(), *_concurrent_calls(), *_costless(), *_overheads(), *_agents(), *_hooks(), *_connecting(), *_toolsets(),
+    *_single_calls(), *_concurrent_calls(), *_costless(), *_neighbours(), *_overheads(), *_agents(), *_hooks(), *_connecting(), *_toolsets(),
     *_snapshots(), *_idle(),
     TOOL_SEARCH, COLD_START, FIRST_WARM_UP,
     SERVING, *_served(), *_load(),

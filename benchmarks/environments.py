@@ -29,6 +29,12 @@ EXTRAS = ("cli", "fast", "serve")
 """The measured extras of this package."""
 HAYHOOKS = ["hayhooks[mcp]==2.1.0", "haystack-ai>=3,<4"]
 """The compared version of hayhooks, which needs version 1 of the SDK."""
+NEIGHBOURS = {
+    "pydantic-ai": ["pydantic-ai-slim[mcp]==2.68.0", "fastmcp==4.2.3", "psutil"],
+    "langchain": ["langchain-mcp-adapters==0.3.2", "psutil"],
+    "openai-agents": ["openai-agents==0.24.0", "psutil"],
+}
+"""The compared versions of other integrations. That for LangChain needs version 1 of the SDK."""
 
 
 def python_of(name: str) -> Path:
@@ -78,13 +84,14 @@ def _metadata() -> dict[str, Any]:
     return project
 
 
-def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool) -> None:
+def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool, neighbours: bool) -> None:
     """
     Build the environments that are missing or out of date.
 
     :param ours_path: Import this package from this folder instead of installing the checkout.
     :param upstream: Whether to build the environment of mcp-haystack 2.1.1.
     :param hayhooks: Whether to build the environment of hayhooks.
+    :param neighbours: Whether to build the environments of other integrations.
     """
     ENVIRONMENTS.mkdir(exist_ok=True)
     # Editable, so that changes to the code do not require a new environment.
@@ -99,6 +106,8 @@ def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool
     _build("ours", [*package, *COMMON], made_from=json.dumps(_metadata()) if ours_path is None else "")
     if hayhooks:
         _build("hayhooks", HAYHOOKS, made_from="")
+    for name, requirements in NEIGHBOURS.items() if neighbours else ():
+        _build(name, requirements, made_from="")
     if not upstream:
         return
     apart = [part for name in ("aiohttp", "mcp-haystack", "uvloop") for part in ("--exclude", name)]
@@ -109,13 +118,20 @@ def build_environments(*, ours_path: Path | None, upstream: bool, hayhooks: bool
 
 
 def describe_environments() -> dict[str, str]:
-    """Return the versions of Python, Haystack and the SDK in the environments."""
+    """Return the versions of Python and of what is compared in the environments."""
     code = (
-        "import json, platform; from importlib.metadata import version;"
-        "print(platform.python_version(), *(f'{name} {version(name)}' for name in ('haystack-ai', 'mcp')), sep=', ')"
+        "import platform, sys; from importlib.metadata import version;"
+        "print(platform.python_version(), *(f'{name} {version(name)}' for name in sys.argv[1:]), sep=', ')"
     )
+    packages = {
+        **{name: ["haystack-ai", "mcp"] for name in ("ours", "upstream", "hayhooks")},
+        **{
+            name: [requirements[0].partition("==")[0].partition("[")[0], "mcp"]
+            for name, requirements in NEIGHBOURS.items()
+        },
+    }
     return {
-        name: _run(python_of(name), "-c", code).strip()
-        for name in ("ours", "upstream", "hayhooks")
+        name: _run(python_of(name), "-c", code, *installed).strip()
+        for name, installed in packages.items()
         if python_of(name).exists()
     }

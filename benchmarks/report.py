@@ -8,7 +8,22 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from statistics import median
 
-from cases import CLIENTS, DIRECT, FASTMCP, FLOOR, HAYHOOKS, OURS, OURS_PLAIN, SERVERS, SUBJECTS, UPSTREAM, Case, Ratio
+from cases import (
+    CLIENTS,
+    COMPARED_CLIENTS,
+    DIRECT,
+    FASTMCP,
+    FLOOR,
+    HAYHOOKS,
+    NEIGHBOURS,
+    OURS,
+    OURS_PLAIN,
+    SERVERS,
+    SUBJECTS,
+    UPSTREAM,
+    Case,
+    Ratio,
+)
 
 
 @dataclass
@@ -205,7 +220,7 @@ class Report:
         }
 
     def table(self, tolerance: float) -> str:
-        """Return a Markdown table of the ways to call servers, and one of the servers, with one row for each case."""
+        """Return Markdown tables of the ways to call servers, of other integrations, and of the servers, with one row for each case."""
         ratios = {
             CLIENTS: (
                 (OURS, DIRECT),
@@ -214,6 +229,7 @@ class Report:
                 (OURS_PLAIN, FLOOR),
                 (OURS, UPSTREAM),
             ),
+            COMPARED_CLIENTS: tuple((OURS_PLAIN, neighbour) for neighbour in NEIGHBOURS),
             SERVERS: ((OURS, FASTMCP), (OURS, HAYHOOKS)),
         }
         return "\n\n".join(

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-Compare this package with mcp-haystack 2.1.1 and with the bare SDK client on a background thread.
+Compare this package with mcp-haystack 2.1.1, with other integrations and with the bare SDK client.
 
     python benchmarks/run.py                         # everything
     python benchmarks/run.py --quick --check         # fewer rounds; fails when a target is missed
@@ -36,6 +36,7 @@ from cases import (
     HAYHOOKS,
     IDLE_HTTP,
     IDLE_STDIO,
+    NEIGHBOURS,
     OURS,
     OURS_PLAIN,
     SEARCHED_SERVERS,
@@ -61,6 +62,7 @@ WORKERS = {
     OURS: ("ours", ["--subject", "ours"]),
     OURS_PLAIN: ("ours", ["--subject", "ours", "--without-fast"]),
     UPSTREAM: ("upstream", ["--subject", "upstream"]),
+    **{name: ("pydantic-ai" if name == "fastmcp-client" else name, ["--subject", name]) for name in NEIGHBOURS},
 }
 """The environment of each subject, and the arguments of its worker."""
 
@@ -169,7 +171,9 @@ class Run:
         self._environment = environment
         # PYTHONPATH is set only for our subjects, because 2.1.1 has the same import path.
         ours = environment | ({"PYTHONPATH": str(ours_path.resolve())} if ours_path else {})
-        self._environments = {subject: environment if subject in (UPSTREAM, HAYHOOKS) else ours for subject in subjects}
+        self._environments = {
+            subject: environment if subject in (UPSTREAM, HAYHOOKS, *NEIGHBOURS) else ours for subject in subjects
+        }
         self._workers = {
             subject: Worker(subject, self._environments[subject], log) for subject in subjects if subject in WORKERS
         }
@@ -323,8 +327,12 @@ def main() -> int:
     if options.list:
         print("\n".join(f"{case.name:28} {case.title}" for case, _ in cases))
         return 0
+    needed = {subject for case, _ in cases for subject in case.subjects} & {*options.subjects}
     build_environments(
-        ours_path=options.ours_path, upstream=UPSTREAM in options.subjects, hayhooks=HAYHOOKS in options.subjects
+        ours_path=options.ours_path,
+        upstream=UPSTREAM in needed,
+        hayhooks=HAYHOOKS in needed,
+        neighbours=not needed.isdisjoint(NEIGHBOURS),
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment["HAYSTACK_TELEMETRY_ENABLED"] = "False"

@@ -13,22 +13,16 @@ the other. `FloorSubject` is the minimum for sync callers: the SDK's client in t
 import asyncio
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from extras import EXTRAS
 from haystack.tools import Tool
 from haystack.tools.utils import warm_up_tools, warm_up_tools_async
-
-Target = dict[str, Any]
-"""How to reach a server: `{"url": ...}` or `{"command": ..., "args": [...]}`. `mode` is for the SDK's client."""
-
-
-class NotSupportedError(Exception):
-    """The subject does not support the case."""
+from neighbours import CallTool, LoopSession, NotSupportedError, Target
 
 
 class Session(ABC):
@@ -335,52 +329,22 @@ class FloorSubject(Subject):
         return [self.open(target)]
 
 
-class _DirectSession(Session):
+class _DirectSession(LoopSession):
     """An `mcp.Client` in the caller's loop."""
 
     def __init__(self, runner: asyncio.Runner, target: Target) -> None:
-        self._runner = runner
-        runner.run(self._open(target))
+        super().__init__(runner, self._connect(target))
 
-    async def _open(self, target: Target) -> None:
-        self._stop = asyncio.Event()
-        ready = asyncio.Event()
-        self._life = asyncio.create_task(self._live(target, ready))
-        waiting = asyncio.create_task(ready.wait())
-        await asyncio.wait({self._life, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        if self._life.done():
-            waiting.cancel()
-            await self._life
-
-    async def _live(self, target: Target, ready: asyncio.Event) -> None:
+    @asynccontextmanager
+    async def _connect(self, target: Target) -> AsyncIterator[CallTool]:
         async with _sdk_client(target) as self._client:
             await self._client.list_tools()
-            ready.set()
-            await self._stop.wait()
-
-    def call(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Any]:  # noqa: ARG002
-        message = "the SDK has no sync calls"
-        raise NotSupportedError(message)
-
-    def call_async(self, tool_name: str, arguments: dict[str, Any]) -> Callable[[], Awaitable[Any]]:
-        call_tool = self._client.call_tool
-        return lambda: call_tool(tool_name, arguments)
+            yield self._client.call_tool
 
     def list_tools(self) -> Callable[[], Awaitable[Any]]:
         """Return an async function that lists the tools without the client's cache."""
         list_tools = self._client.list_tools
         return lambda: list_tools(cache_mode="bypass")
-
-    def tools(self) -> Sequence[Any]:
-        message = "the SDK has no Haystack tools"
-        raise NotSupportedError(message)
-
-    def close(self) -> None:
-        async def close() -> None:
-            self._stop.set()
-            await self._life
-
-        self._runner.run(close())
 
 
 class DirectSubject(FloorSubject):
@@ -389,5 +353,5 @@ class DirectSubject(FloorSubject):
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
 
-    def open(self, target: Target) -> Session:
+    def open(self, target: Target) -> Any:
         return _DirectSession(self._runner, target)

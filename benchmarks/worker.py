@@ -29,6 +29,8 @@ from pathlib import Path
 from time import perf_counter, process_time, sleep
 from typing import Any
 
+from cases import NEIGHBOURS
+from neighbours import NeighbourSubject, NotSupportedError
 from stall import stall_watch
 
 Answer = dict[str, Any]
@@ -47,13 +49,16 @@ class Worker:
     def __init__(self, subject_name: str) -> None:
         # Imported here, because --without-fast must take effect before any of these imports.
         import psutil
-        from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject, NotSupportedError
 
-        self.not_supported = NotSupportedError
         self._psutil = psutil
         self._process = psutil.Process()
         self._open: dict[str, Any] = {}
         self._runner = asyncio.Runner()
+        if subject_name in NEIGHBOURS:
+            self._subject = self._ainvoke_subject = NeighbourSubject(subject_name, self._runner)
+            return
+        from subjects import AinvokeSubject, DirectSubject, FloorSubject, HaystackSubject
+
         if subject_name == "direct":
             self._subject = self._ainvoke_subject = DirectSubject(self._runner)
         elif subject_name == "floor":
@@ -541,7 +546,7 @@ def _check_agent_result(result: dict[str, Any], calls: int) -> None:
 def main() -> None:
     """Answer requests until stdin is closed."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--subject", choices=["ours", "upstream", "floor", "direct"], required=True)
+    parser.add_argument("--subject", choices=["ours", "upstream", "floor", "direct", *NEIGHBOURS], required=True)
     parser.add_argument("--without-fast", action="store_true", help="behave as if the extra `fast` were not installed")
     options = parser.parse_args()
     if options.without_fast:
@@ -554,7 +559,7 @@ def main() -> None:
     for line in sys.stdin:
         try:
             answer = worker.answer(json.loads(line))
-        except worker.not_supported as error:
+        except NotSupportedError as error:
             answer = {"not_supported": str(error)}
         except Exception:
             answer = {"error": traceback.format_exc()}
