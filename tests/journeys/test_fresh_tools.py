@@ -139,6 +139,19 @@ def test_the_tools_are_listed_again_before_a_tool_is_reported_missing(make, is_a
         tools.close()
 
 
+def test_changes_that_another_user_of_the_session_has_listed_are_not_missed(toolset):
+    toolset["offer"].invoke(name="extra", description="Old.")
+    info = toolset.server_info
+    with MCPTool("extra", info) as tool, MCPToolset(info) as closed:
+        closed.close()  # it is not notified until it is used again
+        toolset["offer"].invoke(name="extra", description="New.")
+        toolset.refresh()
+        closed["write"].invoke(text="x")
+        for each in (tool, closed):
+            each.warm_up()
+        assert (tool.description, closed["extra"].description) == ("New.", "New.")
+
+
 def test_a_failed_run_is_over_even_while_its_error_is_referenced(server):
     with MCPToolset(InProcessServerInfo(server)) as toolset:
         with pytest.raises(Exception, match="the script has only 0 replies") as failed:

@@ -422,8 +422,8 @@ class MCPTool(ToolBase, Tool):
 
     def _load_listing(self, listing: ToolListing) -> None:
         definitions, hidden = (listing.tools, []) if self._guard is None else self._guard.admit(listing)
-        if hidden:
-            self._generation = listing.generation  # the tool stays as in the snapshot, and cannot be called
+        if hidden:  # the tool stays as in the snapshot, and cannot be called
+            self._generation, self._listed_at = listing.generation, listing.tick
             return
         available = [definition.name for definition in definitions]
         self._check_found("Tool", [self.remote_name], available)
@@ -432,7 +432,7 @@ class MCPTool(ToolBase, Tool):
             msg = f"Tool '{self.remote_name}' of {self.server_info.describe()} cannot be used: {NEEDS_TASKS}"
             raise ValueError(msg)
         self._use_definition(definition, usable_parameters(definition, self._definition))
-        self._generation = listing.generation
+        self._generation, self._listed_at = listing.generation, listing.tick
 
     def _use_definition(self, definition: types.Tool, parameters: dict[str, Any]) -> None:
         """

@@ -244,8 +244,7 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
         # The server's tools by remote name. A tool remains the same object across reconnects.
         self._children: dict[str, MCPTool] = {}
         self._add_placeholder()
-        # The ticks (`next_tick`) of the listing in use and of the last change.
-        self._listed_at = 0
+        # The tick (`next_tick`) of the last change.
         self._changed_at = 0
         self._expires_at: float | None = None
         # Listed tools that are not published in the toolset yet.

@@ -329,6 +329,8 @@ class ToolBase(HasConnection):
     _provider_name: str | None = None
     # The registry alias that it belongs to.
     _tool_alias: str | None = None
+    # The tick (`next_tick`) of the listing in use.
+    _listed_at: int = 0
     # Compares the server's definitions with the snapshot, if there is one.
     _guard: SnapshotGuard | None = None
 
@@ -414,9 +416,9 @@ class ToolBase(HasConnection):
 
     def _has_unknown_changes(self) -> bool:
         """
-        Return whether the server has announced changed tools that have not been listed yet.
+        Return whether the server has announced changed tools since the listing in use, which others may have listed.
         """
-        return self._connection._has_unknown_changes()
+        return self._connection._has_changed_since(self._listed_at)
 
     def _is_warm(self) -> bool:
         return self._generation > 0 and self._connection.is_ready and self._generation == self._connection.generation

@@ -802,12 +802,12 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         tools = [] if session is None else session.listing.tools
         return next((tool for tool in tools if tool.name == tool_name), None)
 
-    def _has_unknown_changes(self) -> bool:
+    def _has_changed_since(self, tick: int) -> bool:
         """
-        Return whether the server has reported in an open session that its tools changed since it listed them.
+        Return whether the server has reported in an open session, since a listing, that its tools changed.
         """
         supervisor = self._active_supervisor
-        return supervisor is not None and supervisor.has_unknown_changes()
+        return supervisor is not None and supervisor.has_changed_since(tick)
 
     async def _notify_roots_changed(self) -> bool:
         """

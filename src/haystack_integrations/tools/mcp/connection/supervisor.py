@@ -229,12 +229,13 @@ class Supervisor:
         self._listings = {}  # later callers must not get the answer to an earlier request
         self._tools_changed_at = next_tick()
 
-    def has_unknown_changes(self) -> bool:
+    def has_changed_since(self, tick: int) -> bool:
         """
-        Return whether the server has reported that its tools changed since it listed them. Thread-safe.
+        Return whether the server has reported since a listing that its tools changed. Thread-safe.
+
+        :param tick: When the listing was requested.
         """
-        session = self.session
-        return session is not None and session.listing.tick < self._tools_changed_at
+        return self.session is not None and tick < self._tools_changed_at
 
     def _bind_to_loop(self) -> None:
         # After a fork, or a shutdown of the executor, everything here belongs to a loop that is gone.
