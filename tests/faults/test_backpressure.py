@@ -36,7 +36,7 @@ from tests.handlers.conftest import BOTH_ERAS, server_info  # noqa: F401 - a fix
 from tests.support.background import in_thread, text
 from tests.support.kinds import KINDS, LONG, every_http_transport, every_way, kinds
 from tests.support.rows import rows
-from tests.support.waiting import LIMIT, wait_until
+from tests.support.waiting import LIMIT, wait_until, wait_until_async
 
 
 def gateway(answer: Callable[[int], Any]) -> Any:
@@ -268,6 +268,20 @@ def test_a_call_that_waits_too_long_for_a_place_did_not_run(peer):
         assert running.exception(LIMIT) is None
         assert text(connection.call_tool("add", {"a": 1, "b": 2})) == "3"
     assert server.calls() == ["sleep", "sleep-finished", "add"]
+
+
+async def test_a_call_is_not_sent_if_it_gets_its_place_when_its_time_is_nearly_over(peer):
+    server = peer(KINDS["stdio"])
+    async with MCPConnection(server.reach(max_in_flight=1), invocation_timeout=LONG) as connection:
+        running = asyncio.create_task(connection.call_tool_async("sleep", {"seconds": LONG}))
+        await wait_until_async(server.calls, "the call runs")
+        waiting = asyncio.create_task(connection.call_tool_async("add", {"a": 1, "b": 2}, invocation_timeout=2.0))
+        await wait_until_async(lambda: connection.status().waiting, "a call that waits")
+        await asyncio.sleep(1.8)
+        running.cancel()
+        with pytest.raises(MCPTimeoutError, match="did not run"):
+            await waiting
+    assert "add" not in server.calls()
 
 
 @pytest.mark.parametrize("max_retries", [0, 2])

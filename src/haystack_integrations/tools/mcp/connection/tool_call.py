@@ -109,7 +109,8 @@ _REQUEST_TIMEOUT = 30.0
 # error, for which older SDKs send 0.
 _TRANSIENT_CODES = (None, 0, -32603)
 
-# How much time must be left for another attempt, in seconds; for shorter calls, as a share of their timeout.
+# How much time must be left to send a call after a wait, in seconds; for shorter calls, as a share of their timeout.
+# With less, it would only time out, and the error would say that the tool may have run.
 _MIN_ATTEMPT_TIME = 0.5
 _MIN_ATTEMPT_SHARE = 0.2
 
@@ -279,11 +280,16 @@ class ToolCall:
     async def _enter_gate(self, gate: Gate) -> PlaceHeld | None:
         began, left = monotonic(), self._within_total(self._time_left)
         try:
-            return await gate.enter(left)
+            return await gate.enter(None if left is None else left - self._min_attempt_time)
         finally:
             waited = monotonic() - began
             self._time_used += waited
             self._time_left = None if left is None else left - waited
+
+    @property
+    def _min_attempt_time(self) -> float:
+        limit = self.request.limits.invocation_timeout
+        return _MIN_ATTEMPT_TIME if limit is None else min(_MIN_ATTEMPT_TIME, _MIN_ATTEMPT_SHARE * limit)
 
     def _within_total(self, seconds: float | None, taken: float = 0.0) -> float | None:
         total = self.request.limits.max_total_timeout
@@ -338,13 +344,7 @@ class ToolCall:
         pause = supervisor.delay(attempt) if attempt or supervisor.is_ready() else 0.0
         if attempt >= supervisor.max_retries or pause > self._connect_time_left() or not may_repeat:
             return None
-        # An attempt with too little time left would time out, and the error would say that the tool may have run.
-        limit = self.request.limits.invocation_timeout
-        if (
-            limit
-            and self._time_left is not None
-            and self._time_left < min(_MIN_ATTEMPT_TIME, _MIN_ATTEMPT_SHARE * limit)
-        ):
+        if self._time_left is not None and self._time_left < self._min_attempt_time:
             return None
         logger.info(
             "A call of a tool of {server} was not answered ({reason}); sending it again",
