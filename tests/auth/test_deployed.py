@@ -173,15 +173,15 @@ async def test_refused_new_tokens_are_reported_and_a_request_logs_in_and_refresh
 
 
 @pytest.mark.parametrize("refused", [frozenset(), frozenset({"refresh_token"})], ids=["good", "refused"])
-async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(refused: frozenset[str]) -> None:
+async def test_streams_and_notifications_may_refresh_tokens_and_never_log_in(refused: frozenset[str]) -> None:
     server = DeployedServer(refused=refused)
     storage = InMemoryTokenStorage()
     auth = server.login(**PERSON, token_storage=storage)
     sender = HttpSender(httpx2.MockTransport(server), headers={}, timeout={}, auth=auth)
 
-    async def ask(method: str) -> int:
-        response = await sender.send(method, httpx2.URL(server.url), {}, may_log_in=method == "POST")
-        return response.status_code
+    async def ask(method: str, *, is_call: bool = True) -> int:
+        may_log_in = method == "POST" and is_call
+        return (await sender.send(method, httpx2.URL(server.url), {}, may_log_in=may_log_in)).status_code
 
     tokens = {"access_token": "over", "refresh_token": "again"}
     await storage.save(auth.holder_of(None).key, {"tokens": tokens, "expires_at": 1})
@@ -192,9 +192,12 @@ async def test_a_stream_in_the_background_may_refresh_tokens_and_never_logs_in(r
     server.valid.clear()
     assert await ask("POST") == 200  # after a challenge, which is cached
     assert server.kinds() == expected * 2
-    assert await auth.log_out(None) is True
-    assert await ask("GET") == 401
-    assert server.kinds() == expected * 2
+    server.valid.clear()
+    assert await ask("POST", is_call=False) == (401 if refused else 200)
+    assert server.kinds() == [*expected * 2, "refresh_token"]
+    await auth.log_out(None)
+    assert [await ask("GET"), await ask("POST", is_call=False)] == [401, 401]
+    assert server.kinds() == [*expected * 2, "refresh_token"]
 
 
 @rows(

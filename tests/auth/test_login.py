@@ -7,15 +7,19 @@ Logging in before a service needs the tokens, and logging out.
 """
 
 import asyncio
+import json
+from contextlib import suppress
 from pathlib import Path
 
 import httpx2
 import pytest
 from haystack.utils import Secret
+from starlette.responses import JSONResponse, Response
 
 from haystack_integrations.tools.mcp import (
     MCPAuthorizationError,
     MCPConnection,
+    MCPError,
     OAuthConfig,
     StreamableHttpServerInfo,
     mcp_request_context,
@@ -25,11 +29,13 @@ from haystack_integrations.tools.mcp.executor import AsyncExecutor
 from haystack_integrations.tools.mcp.oauth import (
     FileTokenStorage,
     InMemoryTokenStorage,
+    MCPLoginRequest,
     login,
     login_async,
     logout,
     logout_async,
 )
+from haystack_integrations.tools.mcp.protocol import channel
 from tests.auth.conftest import info, said
 from tests.support.oauth_server import OAuthServer, allow
 from tests.support.token_network import TokenNetwork, basic
@@ -42,6 +48,28 @@ NO_BROWSER = r"this process has no browser\. Log in beforehand, with `login\(ser
 def no_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(variable, raising=False)
+
+
+def test_a_server_that_wants_a_token_only_after_the_handshake_leads_to_one_login(server, monkeypatch) -> None:
+    monkeypatch.setattr(channel, "_SEND_TIMEOUT", 0.3)
+    opened = {"protocolVersion": "2025-06-18", "capabilities": {}, "serverInfo": {"name": "open", "version": "1"}}
+    answers = {"server/discover": {"error": {"code": -32601, "message": "?"}}, "initialize": {"result": opened}}
+    pages: list[str] = []
+
+    def answer(path: str, body: bytes) -> Response | None:
+        message = json.loads(body) if path == "/mcp" else {}
+        said = answers.get(message.get("method"))
+        return said and JSONResponse({"jsonrpc": "2.0", "id": message["id"], **said})
+
+    async def log_in(request: MCPLoginRequest) -> None:
+        pages.append(request.url)
+        await asyncio.sleep(0.6)  # nobody waits that long for the answer to a notification
+        await allow(request)
+
+    server.tamper = answer
+    with suppress(MCPError), MCPConnection(info(server, redirect_handler=log_in)) as connection:
+        connection.list_tools()
+    assert len(pages) == 1
 
 
 def test_a_service_finds_the_tokens_of_a_login(server: OAuthServer, tmp_path: Path) -> None:

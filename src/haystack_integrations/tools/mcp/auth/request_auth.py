@@ -167,7 +167,9 @@ class OAuth(httpx2.Auth):
                 _challenges[self.server_url] = challenge
             self._check_refusal(attempts, record, challenge, response)
             await _drop_body(response)
-            record = await _explain_storage_errors(self._renew(attempts, record, challenge))
+            refused, record = record, await _explain_storage_errors(self._renew(attempts, record, challenge))
+            if not may_log_in and (is_same(record, refused) or not has_token(record)):
+                return
 
     async def log_in(self, response: httpx2.Response, user: str | None) -> None:
         """

@@ -144,7 +144,7 @@ class HttpSender:
         :param headers: Headers of this request.
         :param content: The body.
         :param exchange: The MCP request in the body; it is marked as sent.
-        :param may_log_in: Whether to get new credentials if the current ones are refused, perhaps by a person's login.
+        :param may_log_in: Whether a person may be asked to log in. If not, a refused GET or DELETE is not sent again.
         :returns: The response, which the caller must close. Its body is not read.
         :raises httpx2.HTTPError: If there is no response.
         :raises BusyError: If the server wants no requests, and there is no time to wait.
@@ -233,7 +233,7 @@ class HttpSender:
                 )
                 outgoing.extensions = {**request.extensions, **outgoing.extensions}
                 response = await self._send_once(outgoing, exchange if carries_request else None)
-                if carries_request and not request.extensions.get("may_log_in", True):
+                if carries_request and request.method != "POST" and not request.extensions.get("may_log_in", True):
                     return response
                 try:
                     outgoing = await flow.asend(response)
@@ -456,7 +456,9 @@ class HttpTransport(Transport):
         :raises ConnectionError: If the server refuses it.
         :raises Exception: If it cannot be sent.
         """
-        response = await self._sender.send("POST", self._url, self._headers(self._post_headers), content)
+        # Nobody waits long enough for such a message that a person could log in.
+        headers = self._headers(self._post_headers)
+        response = await self._sender.send("POST", self._url, headers, content, may_log_in=False)
         await self._sender.read(response)
         if not response.is_success:
             msg = f"the server refused a message with HTTP {status_of(response)}"
