@@ -425,7 +425,7 @@ async def test_the_lock_of_a_dead_process_expires() -> None:
     assert (await store.get(**place))["owner"] == "other"
 
 
-@pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client", "incorrect_client_credentials"])
+@rows("error", "invalid_client", "unauthorized_client", "access_denied", "incorrect_client_credentials")
 async def test_a_refused_client_keeps_the_refresh_token_until_its_secret_is_right(error: str) -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     person = {"grant_type": "authorization_code", "client_id": "me", "token_storage": storage}

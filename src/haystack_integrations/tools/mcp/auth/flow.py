@@ -79,9 +79,9 @@ _ALGORITHM_BY_CURVE = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": 
 _REFUSAL_STATUSES = (httpx2.codes.BAD_REQUEST, httpx2.codes.UNAUTHORIZED)
 
 # The errors for "the client is not known, or its secret is wrong": the standard's and GitHub's. Keycloak's is the
-# standard's for a client that may not refresh tokens, but with the status 401.
+# standard's for a client that may not refresh tokens, and Auth0's for a user who refuses, but with the status 401.
 _CLIENT_REFUSALS = ("invalid_client", "incorrect_client_credentials")
-_CLIENT_REFUSAL_WITH_401 = "unauthorized_client"
+_CLIENT_REFUSALS_WITH_401 = ("unauthorized_client", "access_denied")
 
 # The errors for "try again later", with any status. Microsoft Entra ID documents the first for token requests as well.
 _TRY_LATER = ("temporarily_unavailable", "server_error", "slow_down")
@@ -321,7 +321,7 @@ class Flow(ABC):
             raise
         error = json_object(response).get("error")
         is_configured = client.client_id in (self.config.client_id, self.config.client_metadata_url)
-        is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED and error == _CLIENT_REFUSAL_WITH_401
+        is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED and error in _CLIENT_REFUSALS_WITH_401
         if is_configured and (error in _CLIENT_REFUSALS or is_unauthorized):
             # A login would not help. The refresh token can be used once the client can, e.g. with a new secret.
             what_to_do = "check its registration and its secret"
