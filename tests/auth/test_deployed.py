@@ -311,6 +311,16 @@ async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_unless_they_a
     assert server.asked_for[0]["scope"] == asked_for
 
 
+@rows("options", {}, {"client_id": "me"})
+async def test_a_login_follows_without_a_scope_of_the_previous_one_that_no_longer_exists(options: Any) -> None:
+    refused, members = frozenset({"write"}), REGISTERED | {"scope"}
+    server, storage = DeployedServer(scopes=["read"], refused=refused, registration=members), InMemoryTokenStorage()
+    auth = server.person(token_storage=storage, **options)
+    await storage.save(auth.holder_of(None).key, {"tokens": {"access_token": "over"}, "asked_for": ["read", "write"]})
+    assert (await server.use(auth)).text == "welcome"
+    assert [asked.get("scope") for asked in server.asked_for][-2:] == ["read", None]
+
+
 async def test_a_refresh_is_finished_and_its_token_used_although_its_caller_gave_up() -> None:
     network, storage = TokenNetwork(), InMemoryTokenStorage()
     network.token["refresh_token"] = "second"

@@ -72,7 +72,8 @@ class DeployedServer(TokenNetwork):
         if request.method == "GET":
             return httpx2.Response(200, json=self.metadata) if path == self.at else httpx2.Response(404)
         if path == "/register":
-            unknown = sorted(json.loads(request.content).keys() - (self.registration or frozenset()))
+            client = json.loads(request.content)
+            unknown = sorted(client.keys() - (self.registration or frozenset())) or self._refused(client)
             if unknown:
                 return httpx2.Response(400, json={"error": "invalid_client_metadata", "error_description": unknown})
             return httpx2.Response(201, json={"client_id": "registered", "redirect_uris": [BACK], "contacts": None})
@@ -99,7 +100,8 @@ class DeployedServer(TokenNetwork):
         assert (asked["tenant"], request.redirect_uri, request.server_url) == ("7", BACK, self.url)
         self.asked_for.append(asked)
         refused = self._refused(asked)
-        answer = {"error": "invalid_request", "error_description": refused} if refused else {"code": "the-code"}
+        error = "invalid_request" if self.refused & asked.keys() else "invalid_scope"
+        answer = {"error": error, "error_description": refused} if refused else {"code": "the-code"}
         return f"{BACK}?{urlencode({**answer, 'state': asked['state'], 'iss': self.metadata['issuer']})}"
 
     def login(self, **options: Any) -> OAuth:

@@ -30,7 +30,7 @@ from haystack_integrations.tools.mcp.auth.authorization_servers import (
     ResourceMetadata,
     is_one_of_tenants,
 )
-from haystack_integrations.tools.mcp.auth.flow import Flow
+from haystack_integrations.tools.mcp.auth.flow import Flow, RefusedScopesError
 from haystack_integrations.tools.mcp.auth.oauth_config import (
     MCPLoginRequest,
     can_open_browser,
@@ -227,7 +227,7 @@ class AuthorizationCode(Flow):
             )
         else:
             msg += ". Register a client there by hand, and pass its `client_id`"
-        raise MCPAuthorizationError(msg)
+        raise RefusedScopesError(msg)
 
     async def _answer(self, request: MCPLoginRequest, listener: _Listener | None) -> Mapping[str, str | None]:
         self.outgoing.step = "opening the page of the authorization server"
@@ -265,7 +265,7 @@ class AuthorizationCode(Flow):
         if answer.get("error"):
             text = ": ".join(filter(None, (answer.get("error"), answer.get("error_description"))))
             msg = f"the authorization server refused: {text}"
-            raise MCPAuthorizationError(msg)
+            raise (RefusedScopesError if answer["error"] == "invalid_scope" else MCPAuthorizationError)(msg)
         if not code:
             msg = "the answer of the authorization server has no code"
             raise MCPAuthorizationError(msg)

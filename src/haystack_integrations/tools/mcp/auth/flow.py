@@ -90,6 +90,12 @@ _TRY_LATER = ("temporarily_unavailable", "server_error", "slow_down")
 _MAX_ERROR_LENGTH = 2000
 
 
+class RefusedScopesError(MCPAuthorizationError):
+    """
+    Raised when a login is refused, perhaps because of the scopes that it asks for.
+    """
+
+
 class Proofs:
     """
     Signs proofs of possession: tokens are useless without the key to which they are bound (DPoP, RFC 9449).
@@ -236,7 +242,15 @@ class Flow(ABC):
         known = Discovered.of(self.record) if self.challenge.is_step_up else None
         self.found = known or await self.discover()
         scope = self.scope(self.found.resource)
-        form = await self.grant(scope)
+        try:
+            form = await self.grant(scope)
+        except RefusedScopesError:
+            # A scope of the previous login may no longer exist.
+            self.record, previous = {}, scope
+            scope = self.scope(self.found.resource)
+            if scope == previous:
+                raise
+            form = await self.grant(scope)
         if scope and "code" not in form:  # a code was already issued for the scope
             form["scope"] = scope
         tokens = _read_tokens(await self._request_token(form, self.step), dpop=bool(self.config.dpop))
