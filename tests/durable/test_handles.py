@@ -134,6 +134,18 @@ def test_an_open_question_is_answered_when_the_run_continues_or_elsewhere(patien
     assert entry.state == "done"
 
 
+def test_a_call_that_is_made_again_in_the_same_block_takes_up_its_open_question(patient, journal):
+    info, log = patient
+    with journal.run("run"):
+        with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later)) as tools:
+            for _ in range(2):
+                with pytest.raises(MCPCallPendingError):
+                    tools["order"].call(drink="tea")
+        with MCPToolset(info, handlers=MCPHandlers(elicitation=lambda _: {"size": "big"})) as tools:
+            assert tools["order"].call(drink="tea").text == "a big tea"
+    assert len(log.events("order")) == len(journal.calls("run")) == 1
+
+
 def test_a_call_whose_answers_a_killed_process_has_sent_may_have_run(patient, journal, monkeypatch):
     info, log = patient
     with MCPToolset(info, handlers=MCPHandlers(elicitation=answer_later)) as tools:

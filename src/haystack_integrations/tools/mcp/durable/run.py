@@ -555,9 +555,11 @@ class OpenRun(CallRecorder):
             # The module imports the protocol's types, which takes a quarter of a second.
             from haystack_integrations.tools.mcp.connection.tool_call import pending_error  # noqa: PLC0415
 
+            self._keep_without_result(entry)
             raise pending_error(_handle(entry, call.request.tool_args, call.secrets), call.request) from error
         if isinstance(error, MCPCallPendingError):
             self._note_pending(entry, error.pending_call)
+            self._keep_without_result(entry)
             raise error
         if isinstance(error, MCPOutcomeUnknownError):
             # A function could have a task that goes on repeated.
