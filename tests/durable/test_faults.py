@@ -20,6 +20,7 @@ from haystack.dataclasses import ChatMessage
 from sqlalchemy.event import listen
 
 from haystack_integrations.tools.mcp import MCPToolCall, MCPToolset, preload
+from haystack_integrations.tools.mcp.connection.requests import call_recorder
 from haystack_integrations.tools.mcp.durable import RunJournal, run, store
 from haystack_integrations.tools.mcp.durable.store import Lease, Store
 from haystack_integrations.tools.mcp.errors import MCPRunError
@@ -121,6 +122,23 @@ def test_a_call_that_waits_past_the_lease_is_not_sent_and_did_not_run(journal, s
             tools["look"].call()
     assert not server.calls
     assert [each.result["outcome"] for each in journal.calls("run")] == ["did_not_run"]
+
+
+def test_a_process_that_stood_still_while_a_person_decided_sends_nothing(journal, server, monkeypatch):
+    monkeypatch.setattr(Store, "begin_renewing", lambda *_, **__: None)
+
+    def suspended(call: MCPToolCall, call_next: Any) -> Any:
+        clock = store.boot_clock
+        for module in (run, store):
+            monkeypatch.setattr(module, "boot_clock", lambda: clock() + 3600)
+        journal.decide("run", journal.calls("run")[0].number, "repeat")
+        call_recorder.get().renew_lease()
+        return call_next(call)
+
+    with MCPToolset(server.info, interceptors=[suspended]) as tools:
+        with pytest.raises(MCPRunError, match="cannot go on here"), journal.run("run"):
+            tools["look"].call()
+    assert not server.calls
 
 
 def test_a_reply_that_the_database_refuses_is_kept_until_it_accepts_it(journal, monkeypatch):

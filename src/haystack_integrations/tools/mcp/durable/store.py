@@ -179,7 +179,9 @@ class _Statements:
         )
         again = new("epoch", "attempt", "started", "state", "result")
         self.begin_again = sql.update(_ENTRIES).where(is_entry, entries.state != "done", is_latest).values(again)
-        free = sql.select(sql.literal(1)).where(runs.name == parameter("name"), is_free).exists()
+        is_free_one = sql.and_(runs.name == parameter("name"), is_free)
+        self.disown = sql.update(_RUNS).where(is_free_one).values(owner=None)
+        free = sql.select(sql.literal(1)).where(is_free_one).exists()
         is_in_doubt = sql.and_(is_of, entries.number == parameter("own_number"), is_open, free)
         self.settle = sql.update(_ENTRIES).where(is_in_doubt).values(new("state", "result", "ended"))
 
@@ -639,6 +641,8 @@ class Store:
         :param state: "done" or "failed".
         :returns: Whether there was such a call.
         """
+        # Otherwise, a process that stood still could renew its lease, and send the call.
+        self._execute(self._statements.disown, name=name)
         changes = {"new_state": state, "new_result": self._dumps(result), "new_ended": time.time()}
         return self._changes(self._statements.settle, name=name, own_number=number, **changes)
 
