@@ -20,6 +20,7 @@ from haystack.utils import Secret
 from haystack_integrations.tools.mcp import MCPAuthorizationError
 from haystack_integrations.tools.mcp.auth import outgoing, token_storage
 from haystack_integrations.tools.mcp.auth.authorization_servers import same_issuer
+from haystack_integrations.tools.mcp.auth.token_storage import SDKTokenStorage
 from haystack_integrations.tools.mcp.oauth import InMemoryTokenStorage
 from haystack_integrations.tools.mcp.transports.posting import HttpSender
 from tests.support.deployed_servers import BACK, DeployedServer
@@ -301,12 +302,14 @@ async def test_no_login_follows_if_a_gateway_answers_404_to_everything() -> None
 
 
 @rows("options, asked_for", ({}, "read write"), ({"scopes": ["read"]}, "read"))
+@pytest.mark.parametrize("keep", [lambda storage: storage, SDKTokenStorage], ids=["ours", "sdk"])
 async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_unless_they_are_configured(
-    options: dict[str, Any], asked_for: str
+    keep: Any, options: dict[str, Any], asked_for: str
 ) -> None:
-    server, storage = DeployedServer(scopes=["read"]), InMemoryTokenStorage()
+    server, storage = DeployedServer(scopes=["read"]), keep(InMemoryTokenStorage())
     auth = server.person(client_id="me", token_storage=storage, **options)
-    await storage.save(auth.holder_of(None).key, {"tokens": {"access_token": "over"}, "asked_for": ["read", "write"]})
+    tokens = {"access_token": "over", "token_type": "Bearer", "scope": "read write"}
+    await storage.save(auth.holder_of(None).key, {"tokens": tokens, "asked_for": ["read", "write"]})
     assert (await server.use(auth)).text == "welcome"
     assert server.asked_for[0]["scope"] == asked_for
 

@@ -532,7 +532,10 @@ class SDKTokenStorage(MCPTokenStorage):
         parts = {"tokens": await self.storage.get_tokens(), "client": await self.storage.get_client_info()}
         if any(parts.values()):
             _claim_for_server(self.storage, key.server_url)
-        return {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items() if part} or None
+        record = {name: part.model_dump(mode="json", exclude_none=True) for name, part in parts.items() if part}
+        if scope := record.get("tokens", {}).get("scope"):
+            record["asked_for"] = scope.split()  # the next best: the scopes that were granted
+        return record or None
 
     async def save(self, key: TokenKey, record: Record) -> None:
         """
