@@ -123,6 +123,8 @@ class CallGuard(Middleware):
         """
         Accept no more calls, and wait until the running ones have ended and their answers are written.
 
+        Until the process or the application has ended, calls are refused: clients may still be connected.
+
         :param seconds: The longest wait. Calls that still run then are cancelled, and answered with an error.
         """
         self.is_stopping = True
@@ -132,7 +134,6 @@ class CallGuard(Middleware):
         for scope in list(self._running):
             scope.cancel()
         await asyncio.sleep(_ANSWER_WRITE_TIME)
-        self.is_stopping = False
 
 
 def _name_of_call(context: Context) -> str | None:

@@ -277,6 +277,7 @@ def http_app(
                 async with lifespan(app) as state:
                     yield state
         finally:
+            guard.is_stopping = False  # the server may be served again
             _active_guards.discard(guard)
             if not _active_guards:
                 AppStatus.enable_automatic_graceful_drain = True
@@ -614,6 +615,8 @@ async def _serve_stdio(server: FastMCP[Any], grace_period: float) -> None:
             await server.run_stdio_async(show_banner=False)
         except* BrokenPipeError:
             logger.info("The client has gone, so the answers cannot be sent")
+        finally:
+            guard.is_stopping = False  # the server may be served again
 
 
 # An escape in JSON: a surrogate pair, half of one, or anything else.
