@@ -76,6 +76,10 @@ class TestWhileCold:
         with pytest.raises(MCPConnectionError, match="warm_up"):
             placeholder.function()
 
+    def test_creating_a_toolset_checks_no_schema_which_is_slow(self, monkeypatch):
+        monkeypatch.setattr("jsonschema.Draft202012Validator.check_schema", None)
+        MCPToolset(COUNTER, tool_names=["add"])
+
     def test_a_cold_toolset_has_placeholders_for_named_tools(self, tmp_path):
         trace = tmp_path / "started"
         info = StdioServerInfo(command="touch", args=[str(trace)])

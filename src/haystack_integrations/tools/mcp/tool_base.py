@@ -546,6 +546,17 @@ def rebuild(cls: Any, parameters: dict[str, Any]) -> Any:
     return rebuilt
 
 
+class _Placeholder(Tool):
+    """
+    A Tool whose schema is not checked: Haystack's check would take most of the time of creating a toolset.
+    """
+
+    def __post_init__(self) -> None:
+        """
+        Check nothing.
+        """
+
+
 class LiveToolset(Toolset):
     """
     A Toolset whose tools may change; iterating over it yields the current ones.
@@ -553,7 +564,7 @@ class LiveToolset(Toolset):
 
     def _add_placeholder(self) -> None:
         # Haystack 2 ignores a toolset with an empty `tools` list. Iteration skips this placeholder.
-        self._placeholder = Tool(
+        self._placeholder = _Placeholder(
             name=f"mcp_not_connected_placeholder_{uuid.uuid4().hex[:8]}",
             description="",
             parameters=permissive_schema(),
