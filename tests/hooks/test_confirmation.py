@@ -257,6 +257,17 @@ class TestAnswers:
         assert [each.arguments for message in told for each in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
 
+    @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 asks before it adds State values")
+    def test_strategies_from_yaml_with_toolsets_of_their_own_do_not_show_values_of_the_state(self, server):
+        ui, bound = ScriptedUI(), {"wipe": {"bound_arguments": {"text": FromState("key")}}}
+        used, stored = (MCPToolset(server.info, tool_names=["wipe"], tool_overrides=bound) for _ in range(2))
+        how: Any = {"confirmation_strategies": confirmation_strategies_for(stored, ui)}
+        with used, stored:
+            agent = agent_of(used, calls(("wipe", {})), say("done"), state_schema={"key": {"type": str}}, **how)
+            run(agent, key="K-4711")
+        assert (ui.shown, server.calls) == ([{}], [("wipe", {"text": "K-4711"})])
+        assert "K-4711" not in repr(agent.chat_generator.turns[1].messages)
+
     @in_both_ways
     def test_arguments_cannot_hide_text_from_the_user(self, server, toolset, is_async):
         text, seen = "hi\U000e0068\x1b[2K\rsafe", r"hi\udb40\udc68\u001b[2K\rsafe"

@@ -37,6 +37,7 @@ from haystack_integrations.tools.mcp.haystack_compat import HAS_HOOKS, deseriali
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
+from haystack_integrations.tools.mcp.options import is_bound_name
 from haystack_integrations.tools.mcp.parameters import CHECKED, Options, explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo
 from haystack_integrations.tools.mcp.resource_tools import toolset_of_reader
@@ -305,6 +306,8 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         state_arguments = {MESSAGES_ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
         # The model's value takes precedence over the State for parameters that it sees.
         state_arguments.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
+        # A policy from YAML has its own toolsets, whose bound names differ.
+        state_arguments.update(filter(is_bound_name, arguments))
         return {name: each for name, each in arguments.items() if name not in state_arguments and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:

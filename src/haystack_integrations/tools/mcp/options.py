@@ -16,6 +16,7 @@ import dataclasses
 import functools
 import inspect
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -388,6 +389,16 @@ class CallArguments:
     given: dict[str, Any]
     hidden: dict[str, Any] = field(default_factory=dict)
     secrets: list[str] = field(default_factory=list)
+
+
+def is_bound_name(name: str) -> bool:
+    """
+    Return whether an argument is a State value that Haystack passes for a FromState.
+
+    :param name: Its name.
+    :returns: True for a name that `HiddenArguments` has made.
+    """
+    return re.fullmatch("bound_[0-9a-f]{32}", name) is not None
 
 
 class HiddenArguments:
