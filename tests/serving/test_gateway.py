@@ -390,6 +390,21 @@ async def test_resources_and_prompts_of_the_other_server_are_served_unless_turne
         assert await client.list_tools() != []
 
 
+async def test_arguments_of_prompts_are_completed_by_the_other_server_if_it_completes_any(upstream, toolset):
+    what = types.PromptReference(name="praise"), {"name": "what", "value": "t"}
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert (await client.complete(*what)).values == []
+
+    @upstream.server.completion()
+    async def complete(ref: Any, argument: Any, context: Any) -> types.Completion:
+        return types.Completion(values=[f"{argument.value}ea of {ref.name} at {context.arguments['time']}"])
+
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert (await client.complete(*what, {"time": "five"})).values == ["tea of praise at five"]
+        with pytest.raises(MCPError):
+            await client.complete(*what)
+
+
 async def test_a_client_that_may_not_use_the_tools_of_the_other_server_may_not_read_from_it(toolset):
     auth = StaticTokenVerifier({"token": {"client_id": "c", "scopes": []}})
     server = create_mcp_server("gate", tools=[(toolset, ServeOptions(scopes=["admin"]))], auth=auth)

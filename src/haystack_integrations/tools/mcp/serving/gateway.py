@@ -426,7 +426,11 @@ class _RemoteTemplate(ResourceTemplate):
         return self._source.resource(uri, name=self.name, mime_type=self.mime_type)
 
 
-class _RemotePrompt(Prompt):
+class RemotePrompt(Prompt):
+    """
+    A prompt of another server.
+    """
+
     _toolset: MCPToolset = PrivateAttr()
     _remote_name: str = PrivateAttr()
 
@@ -438,6 +442,20 @@ class _RemotePrompt(Prompt):
             raise PromptError(msg) from error
         messages = [Message(each.content, role=each.role) for each in result.messages]
         return PromptResult(messages, description=result.description, meta=_forwarded_meta(result.meta))
+
+    async def complete(self, argument: str, value: str, known: Mapping[str, str]) -> Sequence[str]:
+        """
+        Complete an argument like `ServedPrompt.complete`. A server without completions offers no values.
+        """
+        if "completions" not in (self._toolset.capabilities or {}):
+            return []
+        reference, typed = types.PromptReference(name=self._remote_name), {"name": argument, "value": value}
+        try:
+            found = await self._toolset.connection.complete_async(reference, typed, dict(known))
+        except MCPError as error:
+            msg = f"The server behind prompt '{self.name}' did not complete '{argument}'."
+            raise PromptError(msg) from error
+        return found.values
 
 
 class ServedServer(LiveTools):
@@ -517,7 +535,7 @@ class ServedServer(LiveTools):
         listed = await self._list("resources", self._toolset.list_resource_templates_async)
         return [self._template(each) for each in listed]
 
-    async def list_prompts(self) -> list[_RemotePrompt]:
+    async def list_prompts(self) -> list[RemotePrompt]:
         """
         List the prompts. They have the same prefix as the tools of the toolset.
 
@@ -546,7 +564,7 @@ class ServedServer(LiveTools):
             logger.debug("The URI template {template} cannot be parsed", template=repr(listed.uri_template))
         return template
 
-    def _prompt(self, listed: types.Prompt) -> _RemotePrompt:
+    def _prompt(self, listed: types.Prompt) -> RemotePrompt:
         arguments = [
             PromptArgument(name=each.name, description=each.description, required=bool(each.required))
             for each in listed.arguments or []
@@ -554,7 +572,7 @@ class ServedServer(LiveTools):
         # The prefix, which its tools also have, allows two servers to have a prompt of the same name.
         prefix = self._toolset.tool_name_prefix
         name = f"{prefix}_{listed.name}" if prefix else listed.name
-        prompt = _RemotePrompt(**{**self._properties(listed), "name": name}, arguments=arguments)
+        prompt = RemotePrompt(**{**self._properties(listed), "name": name}, arguments=arguments)
         prompt._toolset, prompt._remote_name = self._toolset, listed.name
         return prompt
 

@@ -43,7 +43,7 @@ from haystack_integrations.tools.mcp.serving.calls import DEFAULT_MAX_CONCURRENC
 from haystack_integrations.tools.mcp.serving.changes import Listing, announcer_of
 from haystack_integrations.tools.mcp.serving.documents import document_store_sources
 from haystack_integrations.tools.mcp.serving.functions import serve_function, serve_tool
-from haystack_integrations.tools.mcp.serving.gateway import LiveTools, ServedServer, serve_mcp_tool
+from haystack_integrations.tools.mcp.serving.gateway import LiveTools, RemotePrompt, ServedServer, serve_mcp_tool
 from haystack_integrations.tools.mcp.serving.pipelines import pipeline_sources
 from haystack_integrations.tools.mcp.serving.prompts import ServedPrompt, prompt_sources
 from haystack_integrations.tools.mcp.serving.skills import skill_sources
@@ -289,9 +289,9 @@ class HaystackProvider(Provider):
     @property
     def completes(self) -> bool:
         """
-        Whether there are prompts, whose arguments may be completed.
+        Whether there may be prompts, whose arguments may be completed.
         """
-        return any(source.prompts for source in self.sources)
+        return any(source.prompts or isinstance(source, ServedServer) for source in self.sources)
 
     async def complete(
         self,
@@ -307,11 +307,10 @@ class HaystackProvider(Provider):
         :param context: The values of other arguments.
         :returns: Values that clients may offer; None if the prompt is not served here, or not shown to this client.
         """
-        if not isinstance(reference, PromptReference) or await get_context().fastmcp.get_prompt(reference.name) is None:
-            return None
-        known = dict((context and context.arguments) or {})
-        for prompt in (each for source in self.sources for each in source.prompts):
-            if isinstance(prompt, ServedPrompt) and prompt.name == reference.name:
+        if isinstance(reference, PromptReference):
+            prompt = await get_context().fastmcp.get_prompt(reference.name)
+            if isinstance(prompt, ServedPrompt | RemotePrompt):
+                known = dict((context and context.arguments) or {})
                 return list(await prompt.complete(argument.name, argument.value, known))
         return None
 
