@@ -33,13 +33,12 @@ from fastmcp.utilities.types import Audio, File, Image
 from haystack import logging
 from haystack.dataclasses import ByteStream, ChatMessage, Document, FileContent, ImageContent, TextContent
 from haystack.utils import Secret
-from jsonschema import Draft202012Validator
 from mcp import types
 from pydantic import BaseModel, RootModel
 from pydantic_core import to_jsonable_python
 from referencing import Registry
 
-from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT
+from haystack_integrations.tools.mcp.serving.schemas import WRAP_RESULT, ResultValidator
 from haystack_integrations.tools.mcp.serving.sources import ServeOptions
 
 logger: logging.PatchedLogger = logging.getLogger(__name__)
@@ -258,7 +257,7 @@ class ResultWriter:
         self._options = options
         self._validator: Any = None
         if output_schema is not None:
-            self._validator = Draft202012Validator(output_schema, registry=Registry())
+            self._validator = ResultValidator(output_schema, registry=Registry())
         self._wraps = bool(output_schema and output_schema.get(WRAP_RESULT))
 
     async def result(self, value: Any) -> ToolResult:
