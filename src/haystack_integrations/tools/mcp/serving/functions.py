@@ -217,19 +217,22 @@ def _run_by_docket(run: Callable[[dict[str, Any]], Awaitable[Any]], dependencies
 
 
 def _result_schema(parsed: FunctionTool) -> dict[str, Any] | None:
-    derived, derived_by_fastmcp = _return_schema(parsed.fn), _derived_schema(parsed.fn)
+    derived_by_fastmcp = _derived_schema(parsed.fn)
+    derived = _return_schema(parsed.fn, derived_by_fastmcp)
     # FastMCP's decorator may have set another schema, or none. Texts are compared, because NaN does not equal itself.
     return derived if repr(parsed.output_schema) == repr(derived_by_fastmcp) else parsed.output_schema
 
 
-def _return_schema(function: Callable[..., Any]) -> dict[str, Any] | None:
+def _return_schema(function: Callable[..., Any], derived: dict[str, Any] | None) -> dict[str, Any] | None:
     """
     Derive the output schema of a function from its return annotation, if it has one that can be described.
+
+    :param function: The function.
+    :param derived: The schema that FastMCP derives.
     """
     declared = None
     with suppress(NameError, TypeError):  # FastMCP reports invalid annotations, if it needs them
         declared = get_type_hints(inspect.unwrap(function), include_extras=True).get("return")
-    derived = _derived_schema(function)
     # Media become content for the model, which output schemas do not cover.
     if _mentions(declared, _MEDIA_TYPES) or (derived is None and not _mentions(declared, HAYSTACK_TYPES)):
         return None
@@ -504,7 +507,7 @@ def _output_schema(tool: Tool, function: Callable[..., Any] | None, options: Ser
         return None
     if isinstance(tool, ComponentTool):
         return output_schema(_output_types(tool), include_embeddings=options.include_embeddings)
-    return None if function is None else _return_schema(function)
+    return None if function is None else _return_schema(function, _derived_schema(function))
 
 
 def _output_types(tool: Any) -> dict[str, Any]:

@@ -199,6 +199,11 @@ class HaystackProvider(Provider):
     async def _list_tools(self) -> Sequence[Tool]:
         return self._without_duplicates(await self._collect(lambda source: source.list_tools()))
 
+    async def _get_tool(self, name: str, version: VersionSpec | None = None) -> Tool | None:
+        # FastMCP would look for duplicates among all tools, at each call.
+        listed: list[Tool] = await self._collect(lambda source: source.list_tools())
+        return _highest(self._without_duplicates([each for each in listed if each.name == name]), version)
+
     async def get_tasks(self) -> Sequence[FastMCPComponent]:
         """
         List the tools that may run as background tasks. FastMCP calls this when the server starts.
