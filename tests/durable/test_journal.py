@@ -592,6 +592,29 @@ async def test_a_call_that_its_caller_gave_up_is_not_repeated_by_the_next_try(
     assert len(sent) == 1 + has_equal_call
 
 
+async def test_a_second_try_sends_nothing_while_the_first_one_asks_whether_to_repeat(
+    new_journal, bank, tools, monkeypatch
+):
+    asked, goes_on, loop = asyncio.Event(), threading.Event(), asyncio.get_running_loop()
+
+    def ask(_: UnknownCall) -> str:
+        loop.call_soon_threadsafe(asked.set)
+        goes_on.wait(LIMIT)
+        return "error"
+
+    journal = new_journal(lease=1)
+    interrupted(journal, monkeypatch, tools)
+    async with journal.run("run", on_unknown=ask):
+        given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
+        await asked.wait()
+        given_up.cancel()
+        await asyncio.wait([given_up])
+        with pytest.raises(MCPRunError, match=r"gave up while that was being recorded\. Nothing was sent"):
+            await tools["pay"].call_async(amount=1)
+        goes_on.set()
+    assert len(bank.calls) == 1
+
+
 @pytest.mark.parametrize(
     ("hangs", "may_have_run"), [("the database", False), ("the connection", False), ("an interceptor", True)]
 )

@@ -212,6 +212,8 @@ class OpenRun(CallRecorder):
         self._calls_in_flight = 0
         self._deadline = deadline
         self._has_lost_lease = False
+        # Whether a caller gave up while its call was being recorded.
+        self._was_cut = False
         self._ended = threading.Event()
         # The tools of each server, by the server's description, for a cassette.
         self.listings: dict[str, ToolListing] = {}
@@ -251,6 +253,8 @@ class OpenRun(CallRecorder):
             reason = "its block was left"
         elif self._has_lost_lease:
             reason = _TAKEN_OVER
+        elif self._was_cut:
+            reason = "the caller of one of its calls gave up while that was being recorded"
         elif boot_clock() > self._deadline:
             reason = "its lease has ended, because this process stood still or the journal could not be reached"
         else:
@@ -461,7 +465,7 @@ class OpenRun(CallRecorder):
         return await self._deliver(call_async, call, send)
 
     async def _deliver(self, do: Call, call: CallToRecord, send: Callable[[CallRequest], Any]) -> types.CallToolResult:
-        entry, is_due = await do(self, "_begin_call", call)
+        entry, is_due = await self.begun(do(self, "_begin_call", call))
         if not is_due:
             return _result(entry)
         with self.running(entry):
@@ -475,6 +479,19 @@ class OpenRun(CallRecorder):
                     entry = await do(self, "_fail", entry, call, error)
                 else:
                     return await do(self, "_finish", entry, call, result)  # type: ignore[no-any-return]
+
+    async def begun(self, beginning: Awaitable[tuple[Entry, bool]]) -> tuple[Entry, bool]:
+        """
+        Wait until a call is found or recorded.
+
+        :param beginning: What finds or records it, perhaps in a thread.
+        :returns: As `begin` does.
+        """
+        try:
+            return await beginning
+        except asyncio.CancelledError:
+            self._was_cut = True  # the thread goes on and has the call's place, so a second try would be another call
+            raise
 
     @contextmanager
     def running(self, entry: Entry) -> Iterator[None]:
