@@ -305,8 +305,19 @@ def test_an_api_key_is_shown_nowhere_and_not_written_to_files():
     toolset = registry.toolset("all")
     for shown in (repr(provider), repr(toolset), str(toolset._to_trace_dict()), str(registry.providers)):
         assert "s3ntinel" not in shown
-    with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
-        registry.to_dict()
+    for stored in (registry, provider):
+        with pytest.raises(ValueError, match="Cannot serialize token-based secret"):
+            stored.to_dict()
+
+
+@rows(
+    "provider",
+    MCPProvider("remote", "http://localhost:8080/sse", api_key="DOCS_API_KEY"),
+    LocalStdioMCPProvider("local", "python", env={"KEY": Secret.from_env_var("DOCS_API_KEY"), "PATH": "/p"}),
+)
+def test_data_designers_providers_can_be_stored(provider: Any):
+    stored = yaml.safe_load(yaml.safe_dump(provider.to_dict()))
+    assert type(provider).from_dict(stored).server_info() == provider.server_info()
 
 
 def test_a_report_names_the_server_the_reason_and_the_time(open_registry):

@@ -33,7 +33,7 @@ from haystack_integrations.tools.mcp.errors import MCPConfigurationError, MCPToo
 from haystack_integrations.tools.mcp.import_paths import stored_in
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset, ToolsOfRun
-from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, Text, explains_options
+from haystack_integrations.tools.mcp.parameters import CHECKED, Options, Seconds, StoredAs, Text, explains_options
 from haystack_integrations.tools.mcp.protocol.server_info import MCPServerInfo, server_info_from_dict
 from haystack_integrations.tools.mcp.secret_template import from_template
 from haystack_integrations.tools.mcp.server_instructions import with_instructions
@@ -114,6 +114,14 @@ class ToolConfig(Options):
         return allowed is None or tool_name in allowed or f"{provider}/{tool_name}" in allowed
 
 
+def _stored_secret(value: Any) -> Any:
+    return value.to_dict() if isinstance(value, Secret) else value
+
+
+def _loaded_secret(stored: Any) -> Any:
+    return Secret.from_dict(stored) if isinstance(stored, dict) else stored
+
+
 class _NamedServer(Options):
     _parameter: ClassVar[str] = "providers"
     _error = MCPConfigurationError
@@ -157,7 +165,10 @@ class MCPProvider(_NamedServer):
 
     name: Text
     endpoint: str
-    api_key: SkipValidation[str | Secret | None] = None
+    api_key: Annotated[
+        SkipValidation[str | Secret | None],
+        StoredAs(lambda _, key: _stored_secret(_key(key)), _loaded_secret),
+    ] = None
     provider_type: Literal["sse", "streamable_http"] = "sse"
 
     def server_info(self) -> SSEServerInfo | StreamableHttpServerInfo:
@@ -185,7 +196,13 @@ class LocalStdioMCPProvider(_NamedServer):
     name: Text
     command: str
     args: list[str] = dataclasses.field(default_factory=list)
-    env: SkipValidation[dict[str, str | Secret]] = dataclasses.field(default_factory=dict)
+    env: Annotated[
+        SkipValidation[dict[str, str | Secret]],
+        StoredAs(
+            lambda _, env: {name: _stored_secret(value) for name, value in env.items()},
+            lambda env: {name: _loaded_secret(value) for name, value in env.items()} if isinstance(env, dict) else env,
+        ),
+    ] = dataclasses.field(default_factory=dict)
     provider_type: Literal["stdio"] = "stdio"
 
     def server_info(self) -> StdioServerInfo:
