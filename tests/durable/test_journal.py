@@ -615,6 +615,34 @@ async def test_a_second_try_sends_nothing_while_the_first_one_asks_whether_to_re
     assert len(bank.calls) == 1
 
 
+async def test_a_second_try_sends_nothing_while_the_failure_of_the_first_one_is_recorded(
+    journal, bank, tools, monkeypatch
+):
+    begun, goes_on, loop, finish = asyncio.Event(), threading.Event(), asyncio.get_running_loop(), Store.finish
+
+    async def refused(*_: Any) -> Any:
+        msg = "Failed to connect. The tool did not run."
+        raise MCPInvocationError(msg, "pay")
+
+    def finish_late(*args: Any, **options: Any) -> bool:
+        loop.call_soon_threadsafe(begun.set)
+        goes_on.wait(LIMIT)
+        return finish(*args, **options)
+
+    async with journal.run("run"):
+        with monkeypatch.context() as patched:
+            patched.setattr(MCPConnection, "_deliver_async", refused)
+            patched.setattr(Store, "finish", finish_late)
+            given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
+            await begun.wait()
+            given_up.cancel()
+            await asyncio.wait([given_up])
+        with pytest.raises(MCPRunError, match="gave up while that was being recorded"):
+            await tools["pay"].call_async(amount=1)
+        goes_on.set()
+    assert not bank.calls
+
+
 @pytest.mark.parametrize(
     ("hangs", "may_have_run"), [("the database", False), ("the connection", False), ("an interceptor", True)]
 )

@@ -512,7 +512,7 @@ class _JournaledTool(Tool):
         opened, tool = call_recorder.get(), super()
         if not isinstance(opened, OpenRun):
             return await call(tool, "invoke", **arguments)
-        entry, is_due = await opened.begun(call(self, "_begin", opened, arguments))
+        entry, is_due = await opened.recorded(call(self, "_begin", opened, arguments))
         if not is_due:
             return self._recorded_result(entry)
         with opened.running(entry):

@@ -465,7 +465,7 @@ class OpenRun(CallRecorder):
         return await self._deliver(call_async, call, send)
 
     async def _deliver(self, do: Call, call: CallToRecord, send: Callable[[CallRequest], Any]) -> types.CallToolResult:
-        entry, is_due = await self.begun(do(self, "_begin_call", call))
+        entry, is_due = await self.recorded(do(self, "_begin_call", call))
         if not is_due:
             return _result(entry)
         with self.running(entry):
@@ -476,21 +476,21 @@ class OpenRun(CallRecorder):
                 except Exception as error:
                     if is_from_caller(error):
                         raise
-                    entry = await do(self, "_fail", entry, call, error)
+                    entry = await self.recorded(do(self, "_fail", entry, call, error))
                 else:
                     return await do(self, "_finish", entry, call, result)  # type: ignore[no-any-return]
 
-    async def begun(self, beginning: Awaitable[tuple[Entry, bool]]) -> tuple[Entry, bool]:
+    async def recorded(self, recording: Awaitable[T]) -> T:
         """
-        Wait until a call is found or recorded.
+        Wait until a call is found or recorded, or that it failed.
 
-        :param beginning: What finds or records it, perhaps in a thread.
-        :returns: As `begin` does.
+        :param recording: What does that, perhaps in a thread.
+        :returns: Its result.
         """
         try:
-            return await beginning
+            return await recording
         except asyncio.CancelledError:
-            self._was_cut = True  # the thread goes on and has the call's place, so a second try would be another call
+            self._was_cut = True  # the thread goes on with this record, so a second try could be another call
             raise
 
     @contextmanager
