@@ -435,6 +435,9 @@ class RemotePrompt(Prompt):
     _remote_name: str = PrivateAttr()
 
     async def render(self, arguments: dict[str, Any] | None = None) -> PromptResult:
+        """
+        Get the prompt from the other server.
+        """
         try:
             result = await self._toolset.get_prompt_async(self._remote_name, arguments)
         except MCPError as error:
