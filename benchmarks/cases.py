@@ -227,7 +227,7 @@ def _costless_case(
     )
     return Case(
         f"costless-{name}", f"{title}, {label}", {**request, "counts_cpu": True},
-        Repeats(15 if quick > 1 else 3, quick), Repeats(40 if quick > 1 else 10, full),
+        Repeats(15 if quick > 3 else 5 if quick > 1 else 3, quick), Repeats(40 if quick > 1 else 10, full),
         "costless-http" if server == "http" else "costless-stdio", subjects=subjects, ratios=tuple(ratios), **more,
     )  # fmt: skip
 
