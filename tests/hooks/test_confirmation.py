@@ -257,6 +257,13 @@ class TestAnswers:
         assert [each.arguments for message in told for each in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
 
+    def test_a_parameter_that_a_server_names_like_a_hidden_argument_is_shown(self, server):
+        ui, name = ScriptedUI(), f"bound_{0:032}"
+        server.tools = [definition("pay", {"type": "object", "properties": {name: {}}})]
+        with MCPToolset(server.info) as toolset:
+            run(confirming(toolset, ui, replies=calls(("pay", {name: "a"}))))
+        assert ui.shown == [{name: "a"}]
+
     @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 asks before it adds State values")
     def test_strategies_from_yaml_with_toolsets_of_their_own_do_not_show_values_of_the_state(self, server):
         ui, bound = ScriptedUI(), {"wipe": {"bound_arguments": {"text": FromState("key")}}}

@@ -304,10 +304,10 @@ class MCPConfirmationStrategy(BlockingConfirmationStrategy):
         policy = self.confirmation_policy
         tool = policy._find(tool_name) if isinstance(policy, MCPAnnotationPolicy) else None
         state_arguments = {MESSAGES_ARGUMENT, *(getattr(tool, "inputs_from_state", None) or {}).values()}
-        # The model's value takes precedence over the State for parameters that it sees.
-        state_arguments.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
         # A policy from YAML has its own toolsets, whose bound names differ.
         state_arguments.update(filter(is_bound_name, arguments))
+        # The model's value takes precedence over the State for parameters that it sees.
+        state_arguments.difference_update(getattr(tool, "parameters", {}).get("properties", {}))
         return {name: each for name, each in arguments.items() if name not in state_arguments and not callable(each)}
 
     async def run_async(self, **question: Any) -> ToolExecutionDecision:
