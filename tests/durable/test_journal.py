@@ -162,6 +162,14 @@ def interrupted(journal: RunJournal, monkeypatch: pytest.MonkeyPatch, tools: Any
             tools[tool].call(amount=1)
 
 
+async def give_up(call: Any, begun: asyncio.Event) -> None:
+    """Start a call, and cancel it once it has begun."""
+    task = asyncio.create_task(call)
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait([task])
+
+
 def test_a_call_without_a_result_ends_the_run_until_a_person_decides(journal, bank, tools, monkeypatch):
     message = ChatMessage.from_assistant(tool_calls=[ToolCall("pay", {"amount": 1})])
     interrupted(journal, monkeypatch, tools)
@@ -605,10 +613,7 @@ async def test_a_second_try_sends_nothing_while_the_first_one_asks_whether_to_re
     journal = new_journal(lease=1)
     interrupted(journal, monkeypatch, tools)
     async with journal.run("run", on_unknown=ask):
-        given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
-        await asked.wait()
-        given_up.cancel()
-        await asyncio.wait([given_up])
+        await give_up(tools["pay"].call_async(amount=1), asked)
         with pytest.raises(MCPRunError, match=r"gave up while that was being recorded\. Nothing was sent"):
             await tools["pay"].call_async(amount=1)
         goes_on.set()
@@ -633,10 +638,7 @@ async def test_a_second_try_sends_nothing_while_the_failure_of_the_first_one_is_
         with monkeypatch.context() as patched:
             patched.setattr(MCPConnection, "_deliver_async", refused)
             patched.setattr(Store, "finish", finish_late)
-            given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
-            await begun.wait()
-            given_up.cancel()
-            await asyncio.wait([given_up])
+            await give_up(tools["pay"].call_async(amount=1), begun)
         with pytest.raises(MCPRunError, match="gave up while that was being recorded"):
             await tools["pay"].call_async(amount=1)
         goes_on.set()
@@ -672,10 +674,7 @@ async def test_a_call_that_was_given_up_before_it_was_sent_is_made_when_the_run_
                 patched.setattr(Store, "insert", insert_late)
             elif hangs == "the connection":
                 patched.setattr(MCPConnection, "_deliver_async", hang)
-            run = asyncio.create_task(pay())
-            await begun.wait()
-            run.cancel()
-            await asyncio.wait([run])
+            await give_up(pay(), begun)
             goes_on.set()
             state = "started" if may_have_run else "failed"
             await wait_until_async(lambda: [each.state for each in journal.calls("run")] == [state], "the record")
@@ -695,10 +694,7 @@ async def test_a_call_that_was_given_up_before_it_was_sent_is_made_by_the_next_t
     async with journal.run("run"):
         with monkeypatch.context() as patched:
             patched.setattr(MCPConnection, "_deliver_async", hang)
-            given_up = asyncio.create_task(tools["pay"].call_async(amount=1))
-            await begun.wait()
-            given_up.cancel()
-            await asyncio.wait([given_up])
+            await give_up(tools["pay"].call_async(amount=1), begun)
         with pytest.raises(MCPRunError, match="given up"):
             late[0].before_send()
         await tools["pay"].call_async(amount=1)

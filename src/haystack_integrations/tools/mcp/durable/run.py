@@ -212,8 +212,7 @@ class OpenRun(CallRecorder):
         self._calls_in_flight = 0
         self._deadline = deadline
         self._has_lost_lease = False
-        # Whether a caller gave up while its call was being recorded.
-        self._was_cut = False
+        self._has_abandoned_record = False
         self._ended = threading.Event()
         # The tools of each server, by the server's description, for a cassette.
         self.listings: dict[str, ToolListing] = {}
@@ -253,7 +252,7 @@ class OpenRun(CallRecorder):
             reason = "its block was left"
         elif self._has_lost_lease:
             reason = _TAKEN_OVER
-        elif self._was_cut:
+        elif self._has_abandoned_record:
             reason = "the caller of one of its calls gave up while that was being recorded"
         elif boot_clock() > self._deadline:
             reason = "its lease has ended, because this process stood still or the journal could not be reached"
@@ -490,7 +489,7 @@ class OpenRun(CallRecorder):
         try:
             return await recording
         except asyncio.CancelledError:
-            self._was_cut = True  # the thread goes on with this record, so a second try could be another call
+            self._has_abandoned_record = True  # a thread goes on with it, so a second try could be another call
             raise
 
     @contextmanager
