@@ -10,6 +10,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import yaml
@@ -26,7 +27,7 @@ from tests.support.foreign_server import PIXEL, ForeignServer, definition
 from tests.support.in_process import COUNTER
 from tests.support.rows import rows
 from tests.support.scripted_chat import ScriptedChatGenerator, call, calls, say
-from tests.support.waiting import LIMIT
+from tests.support.waiting import LIMIT, wait_until_async
 
 MATH = ["add", "echo", "fail", "sleep"]
 
@@ -128,8 +129,13 @@ async def test_a_facade_works_asynchronously(mcp):
 
 @rows("is_async", False, True)
 def test_other_calls_of_a_reply_end_before_a_call_ends_the_run(is_async):
+    async def second(call: Any, call_next: Any) -> Any:
+        if call.name == "fail":
+            await wait_until_async(lambda: "sleep" in inprocess.calls, "the other call")
+        return await call_next(call)
+
     inprocess.calls.clear()
-    tools = MCPToolset(COUNTER, tool_options=ToolOptions(on_tool_error="raise"))
+    tools = MCPToolset(COUNTER, tool_options=ToolOptions(on_tool_error="raise"), interceptors=[second])
     with MCPRegistry({"a": tools}, [ToolConfig("x", ["a"])]) as registry:
         mcp = registry.get_mcp("x")
         reply = calls(("fail", {"message": "broken"}), ("sleep", {"seconds": 0.5}))
