@@ -257,12 +257,15 @@ class TestAnswers:
         assert [each.arguments for message in told for each in message.tool_calls] == [{"text": "a"}]
         assert "C-17" not in repr(told)
 
-    def test_a_parameter_that_a_server_names_like_a_hidden_argument_is_shown(self, server):
-        ui, name = ScriptedUI(), f"bound_{0:032}"
-        server.tools = [definition("pay", {"type": "object", "properties": {name: {}}})]
-        with MCPToolset(server.info) as toolset:
-            run(confirming(toolset, ui, replies=calls(("pay", {name: "a"}))))
-        assert ui.shown == [{name: "a"}]
+    def test_a_model_cannot_hide_arguments_by_the_names_of_hidden_ones(self, server):
+        # Haystack 2.31 passes State values like arguments of the model, so of those only random names can be told apart.
+        hidden = {"who": "b", "_mcp_conversation": "c"} if HAS_HOOKS else {}
+        ui, given = ScriptedUI(), {"text": "a", f"bound_{0:032}": "d", **hidden}
+        server.tools = [definition("pay", {"type": "object", "properties": {"text": {}, "who": {}}})]
+        with MCPToolset(server.info, inputs_from_state={"pay": {"user": "who"}}) as toolset:
+            agent = confirming(toolset, ui, replies=calls(("pay", given)), state_schema={"user": {"type": str}})
+            run(agent, user="C-17")
+        assert ui.shown == [given]
 
     @pytest.mark.skipif(HAS_HOOKS, reason="Haystack 3 asks before it adds State values")
     def test_strategies_from_yaml_with_toolsets_of_their_own_do_not_show_values_of_the_state(self, server):

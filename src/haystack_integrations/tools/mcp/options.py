@@ -16,7 +16,6 @@ import dataclasses
 import functools
 import inspect
 import json
-import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -49,6 +48,9 @@ if TYPE_CHECKING:
 
 # A shorter text would consist of little more than the marker.
 MIN_RESULT_SIZE: Final = 200
+
+# Of this process, so that a model cannot hide an argument from the user by such a name.
+_BOUND_PREFIX: Final = f"bound_{uuid.uuid4().hex[:16]}"
 
 ResultFormat: TypeAlias = Literal["text", "content", "json"]
 OnToolError: TypeAlias = Literal["agent", "model", "raise"]
@@ -398,7 +400,7 @@ def is_bound_name(name: str) -> bool:
     :param name: Its name.
     :returns: True for a name that `HiddenArguments` has made.
     """
-    return re.fullmatch("bound_[0-9a-f]{32}", name) is not None
+    return name.startswith(_BOUND_PREFIX)
 
 
 class HiddenArguments:
@@ -420,7 +422,7 @@ class HiddenArguments:
         # Haystack passes values from its State under these names, which no model can guess. Under the parameter's own
         # name, the model's value would take precedence.
         keys = dict.fromkeys(value.key for value in self.bound.values() if isinstance(value, FromState))
-        self.state_inputs: dict[str, str] = {key: f"bound_{uuid.uuid4().hex}" for key in keys}
+        self.state_inputs: dict[str, str] = {key: f"{_BOUND_PREFIX}{uuid.uuid4().hex[:16]}" for key in keys}
 
     def check(self, schema: dict[str, Any]) -> None:
         """
