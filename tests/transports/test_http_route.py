@@ -17,6 +17,7 @@ import threading
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -267,9 +268,11 @@ class TestSentRequests:
         }  # fmt: skip
 
 
-@pytest.mark.parametrize("missing", [None, "aiohttp", "uvloop"])
+@pytest.mark.parametrize("missing", [None, "aiohttp", "uvloop", "uvloop >= 0.23"])
 def test_aiohttp_is_used_where_the_extra_is_installed(monkeypatch, http_stack, missing):
-    if missing is not None:
+    if missing == "uvloop >= 0.23":
+        monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(__version__="0.22.1"))
+    elif missing is not None:
         monkeypatch.setitem(sys.modules, missing, None)
     custom = httpx2.AsyncHTTPTransport()
     names = [

@@ -207,8 +207,12 @@ def open_transport(route: Route | None = None, *, of_session: bool = False) -> h
 def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
     try:
         import aiohttp  # noqa: F401, PLC0415
-        import uvloop  # noqa: F401, PLC0415
+        import uvloop  # noqa: PLC0415
     except ImportError:
+        return PinnedTransport
+    # Earlier versions close the descriptor of a socket that is connecting when a caller gives up, but Python closes it
+    # once more, when it may belong to another connection.
+    if [int(part) for part in uvloop.__version__.split(".")[:2]] < [0, 23]:
         return PinnedTransport
     from haystack_integrations.tools.mcp.transports.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
