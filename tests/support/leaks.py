@@ -61,9 +61,9 @@ def assert_nothing_left(earlier: dict[Any, str], *, limit: float = 15.0) -> None
     """
 
     def left() -> dict[Any, str]:
+        gc.collect()
         return {key: shown for key, shown in footprint().items() if key not in earlier}
 
-    gc.collect()
     with contextlib.suppress(AssertionError):
         wait_until(lambda: not left(), "the end of all", limit=limit)
     if found := left():
