@@ -443,6 +443,32 @@ async def test_the_calls_of_one_of_two_servers_in_a_process_finish_though_the_ot
             assert (await asyncio.wait_for(calling, LIMIT)).data == "waited"
 
 
+WORKERS = """
+import json, sys
+from fastmcp import FastMCP
+from haystack_integrations.tools.mcp.serving import run_server
+
+def make():
+    return FastMCP("workers")
+
+if __name__ == "__main__":
+    run_server(make, **json.loads(sys.argv[1]))
+"""
+
+
+@on_one_major
+@NOT_ON_WINDOWS
+def test_a_server_stops_although_a_worker_that_replaces_another_hangs(tmp_path: Path) -> None:
+    script = tmp_path / "edited.py"
+    script.write_text(WORKERS)
+    with ServedOverHttp({"workers": 2, "port": free_port()}, script=script) as process:
+        script.write_text(f"import threading\nthreading.Event().wait()\n{WORKERS}")
+        process.signal(signal.SIGHUP)
+        process.wait_for("Received SIGHUP")
+        process.signal(signal.SIGTERM)
+        assert process.wait(30) == 0  # half the time that a worker has to start
+
+
 @on_one_major
 def test_run_server_ends_with_an_error_if_workers_cannot_start() -> None:
     options = {"transport": "http", "port": 0, "workers": 2}

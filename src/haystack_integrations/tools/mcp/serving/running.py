@@ -506,11 +506,17 @@ def _make_server(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
 
 class _Supervisor(Multiprocess):
     """
-    uvicorn's supervisor of workers, which notices at once that a worker has died.
+    uvicorn's supervisor of workers, which notices at once that a worker has died, or that it is to stop.
 
     A worker that dies during a health check would otherwise hold up the supervisor for `_WORKER_TIMEOUT` seconds,
-    because the supervisor has the worker's end of their pipe open.
+    because the supervisor has the worker's end of their pipe open. A signal would wait until all workers are replaced.
     """
+
+    def __init__(self, config: uvicorn.Config, listeners: list[socket.socket]) -> None:
+        super().__init__(config, listeners)
+        for number, stop in ((signal.SIGTERM, self.handle_term), (signal.SIGINT, self.handle_int)):
+            # In a thread, because the interrupted code may hold the lock that `stop` needs.
+            signal.signal(number, lambda *_, stop=stop: threading.Thread(target=stop).start())
 
     def keep_subprocess_alive(self) -> None:
         for process in self.processes:
