@@ -71,15 +71,16 @@ def test_secrets_in_plain_text_become_environment_variables(
         "DOCS_X_API_KEY": "sk-abcdefghijklmnopqrst",
         "DOCS_X_API_KEY_2": "sk-klmnopqrstuvwxyzabcd",
         "_21ST_DEV_MAGIC_ARGS_0": "API_KEY=of-21st-dev",
+        "OTHER_CL__API_KEY": "of-the-clé",
     }
-    argument, key, variable_headers, url, authorization, *api_keys, of_magic = values.values()
+    argument, key, variable_headers, url, authorization, *api_keys, of_magic, of_other = values.values()
     env = {"SHOP_KEY": key, "LOG_LEVEL": "debug", "HEADERS": variable_headers}
     headers = {"Authorization": f"Bearer {authorization}", "X-Api-Key": api_keys[0], "X_Api_Key": api_keys[1]}
     shop = {"command": "shop", "args": ["--api-key", argument], "env": env}
     servers = {
         "shop": shop,
         "docs": {"url": url, "headers": headers},
-        "other": {"command": "x", "env": {"SHOP_KEY": "b-own-1"}},
+        "other": {"command": "x", "env": {"SHOP_KEY": "b-own-1", "CLÉ_API_KEY": of_other}},
         "@21st-dev/magic": {"command": "npx", "args": ["API_KEY=of-21st-dev"]},
     }
     ran = run("config", write(tmp_path, **servers))
@@ -95,7 +96,7 @@ def test_secrets_in_plain_text_become_environment_variables(
     monkeypatch.setenv("SHOP_KEY_2", "b-own-1")
     shop, docs, other, magic = (MCPToolset.from_dict(data).server_info for data in yaml.safe_load(ran.screen)["tools"])
     assert (shop.args[1].resolve_value(), docs.url.resolve_value()) == (argument, url)
-    assert other.env["SHOP_KEY"].resolve_value() == "b-own-1"
+    assert [value.resolve_value() for value in other.env.values()] == ["b-own-1", of_other]
     assert magic.args[0].resolve_value() == of_magic
     assert {name: secret_text(value) for name, value in shop.env.items()} == env
     assert {name: value.resolve_value() for name, value in docs.headers.items()} == headers

@@ -333,6 +333,7 @@ ASKING = {"inputs": [{"id": "key"}], "servers": {"one": {"command": "x", "args":
     (one({"command": "x", "enabledTools": "a"}), "`enabledTools` must be a list of names"),
     (one({"command": "x", "tool_name_prefix": "a b"}), "server 'one': MCPToolset: `tool_name_prefix` must"),
     (one({"url": URL, "auth": "sk:s3ntinel"}), '`auth` must be "oauth". Pass a bearer token in `headers`'),
+    (one({"url": URL, "auth": {"CLIENT_ID": "a"}}), "a registered client as `oauth_config=OAuthConfig(client_id="),
     (one({"url": "ftp://h/"}), "server 'one': StreamableHttpServerInfo: Invalid url: ftp://h/"),
     (one({"url": "http://${NOT_SET_1}/${NOT_SET_2:-x}"}), "are not set: NOT_SET_1; set them"),
     (one({"command": "x", "args": ["${input:a}"]}), '; declare it there, as in {"id": "a", "type": "promptStr'),
@@ -407,6 +408,9 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_the_place(tmp_path: P
     file.write_text('{\n// servers\n"mcpServers": {"a": }}')
     with pytest.raises(ValueError, match=r"mcp\.json is not valid JSON: .* in line 3, column 21"):
         load_mcp_toolsets(str(file))
+    file.write_text('{"mcpServers": {}}', encoding="utf-16")
+    with pytest.raises(ValueError, match=r"mcp\.json is not in UTF-8: save it in this encoding"):
+        load_mcp_toolsets(file)
     with pytest.raises(ValueError, match=r"has no server 'clac'; it has calc\. Did you mean 'calc'\?"):
         load_mcp_toolsets({"mcpServers": {"calc": {"command": "x"}}}, servers=["clac"])
     with pytest.raises(ValueError, match=r"a list of names, as in servers=\['calc'\]"):

@@ -433,7 +433,10 @@ def _load_file(file: Path, where: str) -> Any:
     except FileNotFoundError:
         msg = f"There is no file {where} (in {Path.cwd()})"
         raise FileNotFoundError(msg) from None
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError:
+        msg = f"{where} is not in UTF-8: save it in this encoding (PowerShell's `>` writes UTF-16)"
+        raise ValueError(msg) from None
+    except OSError as error:
         msg = f"{where} cannot be read: {error}"
         raise ValueError(msg) from error
 

@@ -266,7 +266,7 @@ def _without_plain_secrets(
     changes: dict[str, Any] = {}
     variables: dict[str, tuple[str, str]] = {}
     for (field, key), value in plain_secrets(info).items():
-        env_name = str(key) if field == "env" and str(key).isidentifier() else ""
+        env_name = str(key) if field == "env" and str(key).isascii() and str(key).isidentifier() else ""
         parts = [name, field if key is None else f"{field}_{key}" if isinstance(key, int) else str(key)]
         variable = first = env_name or variable_name(*parts)
         number = 2

@@ -315,7 +315,7 @@ def _http(entry: Mapping[str, Any], kind: str) -> SSEServerInfo | StreamableHttp
     if auth not in (None, "none", "oauth"):
         _refuse_entry(
             '`auth` must be "oauth". Pass a bearer token in `headers`, as {"Authorization": "Bearer ${API_TOKEN}"}, '
-            "which is `token=` in Python"
+            "which is `token=` in Python; pass a registered client as `oauth_config=OAuthConfig(client_id=...)`"
         )
     auth = auth if auth == "oauth" else None
     if kind == "sse":
