@@ -199,6 +199,7 @@ def test_worker_processes_can_create_the_server(run: Run, shelf: Path, monkeypat
 @rows(
     ("words", "told"),
     (["nowhere.yaml"], "There is no file nowhere.yaml"),
+    (["nowhere.py:server"], "There is no file nowhere.py:server"),
     (["shelf.py:nobody"], "has no object 'nobody'"),
     (["shelf.py:serve"], "has no object 'serve'. Did you mean 'server'?"),
     (["shelf.py", "--show-errors", "--name", "two"], "shelf.py is a server already, for which serve does not take"),

@@ -258,7 +258,7 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
         return name, {"tools": [server.toolset for server in servers]}
     if path.is_file() and path.suffix in (".yaml", ".yml"):
         return name, _parameters_from_yaml(path, name)
-    if is_import_path(target):
+    if is_import_path(target) and not target.rpartition(":")[0].endswith(".py"):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
         return attribute, _parameters_for_object(import_object(target), attribute)
     where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of these: "
