@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import anyio
+import httpx2
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.exceptions import ToolError
@@ -36,6 +37,7 @@ from haystack_integrations.tools.mcp.handlers import answer_later
 from haystack_integrations.tools.mcp.serving import ServeOptions, calls, create_mcp_server
 from tests.servers.changing_server import build_server as build_changing_server
 from tests.support.foreign_server import ForeignServer, definition, text_result
+from tests.support.handshake_server import HandshakeServer, result_of
 from tests.support.raw import raw_server
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until_async
@@ -232,6 +234,25 @@ async def test_if_a_server_ends_clients_learn_whether_the_tool_may_have_run(http
                 await client.call_tool("add", {"a": 1, "b": 2})
             assert str(failed.value) == "The server behind tool 'add' cannot be reached. The tool did not run."
     assert "the connection was cut" in caplog.text
+
+
+@rows(
+    ("answer", "told", "logged"),
+    (httpx2.Response(429), "refused the call. The tool did not run.", "HTTP 429"),
+    (None, "sent no usable answer. The tool may have run.", "does not conform to the tool's output schema"),
+)
+async def test_clients_learn_whether_a_tool_ran_that_was_refused_or_broke_its_schema(answer, told, logged, caplog):
+    pay = definition("pay", output_schema={"type": "object", "required": ["receipt"]}).model_dump(by_alias=True)
+    upstream = HandshakeServer(
+        lambda _, message: answer or result_of(message, {"content": [], "structuredContent": {}}),
+        lambda _, message: result_of(message, {"tools": [pay]}),
+    )
+    with MCPToolset(upstream.info(max_retries=0)) as toolset:
+        async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+            with pytest.raises(ToolError, match=told):
+                await client.call_tool("pay", {})
+    assert logged in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 @rows(

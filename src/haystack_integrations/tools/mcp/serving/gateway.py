@@ -34,7 +34,7 @@ from haystack.tools.tool import Tool as HaystackTool
 from haystack.tools.toolset import Toolset
 from mcp import UriTemplate, types
 from mcp.shared.exceptions import MCPError as SDKError
-from pydantic import AnyUrl, PrivateAttr
+from pydantic import AnyUrl, PrivateAttr, ValidationError
 
 from haystack_integrations.tools.mcp.concurrency import call_if_there
 from haystack_integrations.tools.mcp.connection.connection import MCPConnection
@@ -52,6 +52,7 @@ from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.mcp_toolset import MCPToolset
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from haystack_integrations.tools.mcp.protocol.changes import Unsubscribe
+from haystack_integrations.tools.mcp.protocol.listed_tools import InvalidResultError
 from haystack_integrations.tools.mcp.request_context import current_context
 from haystack_integrations.tools.mcp.serving.calls import CallPool, ServedCall, ServedTool
 from haystack_integrations.tools.mcp.serving.changes import Listing
@@ -245,13 +246,16 @@ def _error_for_client(tool: MCPTool, error: MCPInvocationError) -> Exception:
     """
     Turn another server's error into one for the client that does not reveal where that server is.
     """
-    may_have_run, problem = isinstance(error, MCPOutcomeUnknownError), ""
+    is_invalid = isinstance(error.__cause__, (ValidationError, InvalidResultError))
+    may_have_run, problem = isinstance(error, MCPOutcomeUnknownError) or is_invalid, ""
     if isinstance(error, MCPTimeoutError):
         problem = "did not answer in time"
     elif may_have_run:
         problem = "sent no usable answer"
     elif isinstance(error.__cause__, MCPConnectionError):
         problem = "cannot be reached"
+    elif error._outcome == "did_not_run":  # e.g. HTTP 401 or 429
+        problem = "refused the call"
     if problem:
         logger.warning("{error}", error=str(error))
         outcome = "may have run" if may_have_run else "did not run"
