@@ -196,6 +196,16 @@ def test_worker_processes_can_create_the_server(run: Run, shelf: Path, monkeypat
         assert pickle.loads(pickle.dumps(given["make"]))().name == "answer"  # noqa: S301
 
 
+def test_workers_that_cannot_start_are_not_a_bug_of_the_command(run: Run, shelf: Path, monkeypatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a worker could not start")
+
+    monkeypatch.setattr(serving, "run_server", fail)
+    with contextlib.chdir(shelf):
+        ran = run("serve", "answer.yaml", "--http", "--workers", "2")
+    assert (ran.code, ran.errors) == (1, "Error: a worker could not start\n")
+
+
 @rows(
     ("words", "told"),
     (["nowhere.yaml"], "There is no file nowhere.yaml"),

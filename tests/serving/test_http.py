@@ -470,6 +470,20 @@ def test_a_server_stops_although_a_worker_that_replaces_another_hangs(tmp_path: 
 
 
 @on_one_major
+def test_a_worker_that_cannot_start_does_not_end_the_others(tmp_path: Path) -> None:
+    script = tmp_path / "edited.py"
+    script.write_text(WORKERS)
+    with ServedOverHttp({"workers": 2, "port": free_port()}, script=script) as process:
+        process.wait_for("startup complete", count=2, limit=START_LIMIT)
+        script.write_text(WORKERS.replace('"workers"', '"workers", lifespan=lambda _: 1 / 0'))
+        psutil.Process(process.process.pid).children()[-1].kill()
+        process.wait_for("startup failed", limit=START_LIMIT)
+        assert httpx2.get(f"http://127.0.0.1:{process.port}/health").status_code == 200
+        script.write_text(WORKERS)
+        process.wait_for("startup complete", count=3, limit=START_LIMIT)
+
+
+@on_one_major
 def test_run_server_ends_with_an_error_if_workers_cannot_start() -> None:
     options = {"transport": "http", "port": 0, "workers": 2}
     with ServedProcess(SERVED, options, FAILS_TO_OPEN="the model is missing") as process:

@@ -175,6 +175,10 @@ def serve(
         # The settings of other servers are in their file: serve has no options for them.
         text = str(error) if isinstance(error, MCPError) else for_terminal(error)
         raise CommandError(text, exit_code_of(error) or ExitCode.USAGE) from error
+    except RuntimeError as error:
+        if over_http.workers == 1:
+            raise
+        raise CommandError(str(error), ExitCode.FAILED) from error  # a worker cannot start the server
     return ExitCode.OK
 
 

@@ -49,6 +49,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
+from uvicorn.supervisors.multiprocess import Process
 
 from haystack_integrations.tools.mcp.executor import check_descriptors
 from haystack_integrations.tools.mcp.import_paths import import_object, is_import_path
@@ -79,6 +80,8 @@ _DEFAULT_PORT = 8000
 _HEALTH_PATH = "/health"
 # Seconds within which a worker must answer the supervisor. A new one cannot while it imports Haystack and a model.
 _WORKER_TIMEOUT = 60
+# Seconds until a worker that could not start is started again while others serve.
+_RESTART_PAUSE = 5
 # The last part of the grace period is for cancelling the calls that are left, and for closing what was opened.
 _CLOSING_SHARE, _MAX_CLOSING_TIME = 0.2, 2.0
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -506,10 +509,11 @@ def _make_server(source: Any, auth: AuthProvider | None) -> FastMCP[Any]:
 
 class _Supervisor(Multiprocess):
     """
-    uvicorn's supervisor of workers, which notices at once that a worker has died, or that it is to stop.
+    uvicorn's supervisor of workers, with three differences.
 
-    A worker that dies during a health check would otherwise hold up the supervisor for `_WORKER_TIMEOUT` seconds,
-    because the supervisor has the worker's end of their pipe open. A signal would wait until all workers are replaced.
+    A worker that dies during a health check would hold it up for `_WORKER_TIMEOUT` seconds, because it has the worker's
+    end of their pipe open. A signal to stop would wait until all workers are replaced. And a new worker that cannot
+    start, for example because another server is down, would end those that serve.
     """
 
     def __init__(self, config: uvicorn.Config, listeners: list[socket.socket]) -> None:
@@ -521,7 +525,19 @@ class _Supervisor(Multiprocess):
     def keep_subprocess_alive(self) -> None:
         for process in self.processes:
             process.child_conn.close()  # the worker has its own copy by now
-        super().keep_subprocess_alive()
+        for index, process in enumerate(self.processes):
+            if self.should_exit.is_set() or process.is_alive(timeout=_WORKER_TIMEOUT):
+                continue
+            process.kill()
+            process.join()
+            logger.warning("Worker {pid} has ended with exit code {code}", pid=process.pid, code=process.exitcode)
+            if process.exitcode == STARTUP_FAILURE:
+                if not any(each.is_ready() for each in self.processes):
+                    self.should_exit.set()
+                    return
+                self.should_exit.wait(_RESTART_PAUSE)
+            self.processes[index] = Process(self.config, self.sockets)
+            self.processes[index].start()
 
 
 def _worker_app(source: Any, auth: AuthProvider | None, options: dict[str, Any]) -> Starlette:
