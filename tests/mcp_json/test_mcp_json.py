@@ -152,6 +152,9 @@ def test_settings_of_an_entry_about_its_tools_become_parameters_of_the_toolset()
     assert (first.required, second.required) == (True, False)
     assert first.tool_options.changed() == {"result_format": "json"}
     assert named.tool_options.changed() == {"result_format": "json", **options}
+    for nothing in (None, ""):
+        unlimited = load({"command": "x", "timeout": 9, "tool_name_prefix": nothing, "invocation_timeout": nothing})
+        assert (unlimited.tool_name_prefix, unlimited.invocation_timeout) == (None, None)
     unprefixed = load_mcp_toolsets(content, prefix_tool_names=False)
     assert [toolset.tool_name_prefix for toolset in unprefixed] == [None, None, "n"]
     assert load_mcp_toolsets(content, servers=["named"])[0].server_info == named.server_info

@@ -96,6 +96,8 @@ _TOOLSET_KEYS = (
     "call_options",
     "snapshot",
 )
+# Without a value, these mean that there is no prefix or no limit.
+_KEYS_WITHOUT_VALUE = ("tool_name_prefix", "invocation_timeout")
 _KNOWN_KEYS = (*_KEYS, *_ALIASES, *_TOOLSET_KEYS[1:])
 
 # A key of Claude Code and Gemini CLI that looks like a misspelled one.
@@ -228,14 +230,15 @@ def _read(entry: Mapping[str, Any]) -> dict[str, Any]:
         if key not in {*_KNOWN_KEYS, *_SIMILAR_FOREIGN_KEYS} and (closest := _closest_key(_folded(str(key)))):
             _refuse_entry(f"unknown key {key!r}. Did you mean `{closest}`? An entry has {', '.join(_KEYS)}.")
         # Some clients write all keys, and leave unused ones empty.
-        if _is_foreign(key, value) or value in (None, ""):
+        is_empty = value in (None, "")
+        if _is_foreign(key, value) or (is_empty and name not in _KEYS_WITHOUT_VALUE):
             continue
         kind, what = _KEYS.get(name, (object, ""))
         if not isinstance(value, kind):
             if value in ([], {}):  # PHP encodes an empty object as a list, Lua an empty list as an object
                 continue
             _refuse_entry(f"`{key}` must be {what}, got {type(value).__name__}")
-        known[name] = value
+        known[name] = None if is_empty else value
     if entry.get("httpUrl"):  # Gemini CLI, where `url` may be either kind
         known.setdefault("type", "http")
     return known
