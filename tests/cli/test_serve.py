@@ -209,6 +209,8 @@ def test_workers_that_cannot_start_are_not_a_bug_of_the_command(run: Run, shelf:
 @rows(
     ("words", "told"),
     (["nowhere.yaml"], "There is no file nowhere.yaml"),
+    (["."], "'.' is none of these: serve takes"),
+    (["odd.toml"], "'odd.toml' is none of these: serve takes"),
     (["nowhere.py:server"], "There is no file nowhere.py:server"),
     (["shelf.py:nobody"], "has no object 'nobody'"),
     (["shelf.py:serve"], "has no object 'serve'. Did you mean 'server'?"),
@@ -238,6 +240,7 @@ def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatc
     (shelf / "slow.json").write_text(json.dumps({"mcpServers": {"slow": slow}}))
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
     (shelf / "empty.yaml").write_text("a: 1")
+    (shelf / "odd.toml").touch()
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
     (shelf / "nameless.py").write_text("number = 5")

@@ -241,7 +241,7 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
     Return the name of what is served, and the parameters of `create_mcp_server` for it, or a finished server.
     """
     path = Path(target)
-    name = provider_safe_name(path.stem)
+    name = provider_safe_name(path.stem or "server")
     if (in_file := file_and_name(target)) is not None:
         file, attribute = in_file
         return attribute, _parameters_for_object(object_in_file(file, attribute), attribute)
@@ -265,7 +265,8 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
     if is_import_path(target) and not target.rpartition(":")[0].endswith(".py"):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
         return attribute, _parameters_for_object(import_object(target), attribute)
-    where = f"There is no file {target} in {os.getcwd()}; " if path.suffix else f"'{target}' is none of these: "
+    is_missing = path.suffix and not path.exists()
+    where = f"There is no file {target} in {os.getcwd()}; " if is_missing else f"'{target}' is none of these: "
     raise CommandError(where + _CHOICES)
 
 
