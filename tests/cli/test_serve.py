@@ -209,6 +209,9 @@ def test_workers_that_cannot_start_are_not_a_bug_of_the_command(run: Run, shelf:
 @rows(
     ("words", "told"),
     (["nowhere.yaml"], "There is no file nowhere.yaml"),
+    (["needy:number"], "needy:number raised KeyError: 'NOT_SET_1'"),
+    (["calls.py"], "The function 'calls' raised KeyError: 'NOT_SET_1'"),
+    (["latin.yaml"], "latin.yaml is not in UTF-8: save it"),
     (["."], "'.' is none of these: serve takes"),
     (["odd.toml"], "'odd.toml' is none of these: serve takes"),
     (["nowhere.py:server"], "There is no file nowhere.py:server"),
@@ -241,6 +244,9 @@ def test_the_error_names_what_cannot_be_served(run: Run, shelf: Path, monkeypatc
     (shelf / "broken.yaml").write_text('a: [b\ntoken: "a-secret-in-the-file\n')
     (shelf / "empty.yaml").write_text("a: 1")
     (shelf / "odd.toml").touch()
+    (shelf / "needy.py").write_text("import os\nnumber = os.environ['NOT_SET_1']")
+    (shelf / "calls.py").write_text("def server():\n    import needy")
+    (shelf / "latin.yaml").write_text("name: é", encoding="latin-1")
     odd = {"type": BUILDER, "init_parameters": {"template": "a-secret-in-the-file", "tmplate": ""}}
     (shelf / "odd.yaml").write_text(json.dumps({"components": {"odd": odd}, "connections": []}))
     (shelf / "nameless.py").write_text("number = 5")

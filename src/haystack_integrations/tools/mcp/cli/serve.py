@@ -264,15 +264,32 @@ def _parameters_for_target(target: str) -> tuple[str, dict[str, Any]]:
         return name, _parameters_from_yaml(path, name)
     if is_import_path(target) and not target.rpartition(":")[0].endswith(".py"):
         attribute = target.rpartition(":")[2].rpartition(".")[2]
-        return attribute, _parameters_for_object(import_object(target), attribute)
+        with _errors_reported(target):
+            imported = import_object(target)
+        return attribute, _parameters_for_object(imported, attribute)
     is_missing = path.suffix and not path.exists()
     where = f"There is no file {target} in {os.getcwd()}; " if is_missing else f"'{target}' is none of these: "
     raise CommandError(where + _CHOICES)
 
 
+@contextlib.contextmanager
+def _errors_reported(of: str) -> Iterator[None]:
+    # Other errors than those in `_TARGET_ERRORS` would look like a bug in this program.
+    try:
+        yield
+    except (*_TARGET_ERRORS, CommandError):
+        raise
+    except Exception as error:
+        msg = f"{of} raised {type(error).__name__}: {error}"
+        raise CommandError(msg) from error
+
+
 def _read_yaml(file: Path) -> Any:
     try:
         return yaml.safe_load(file.read_text(encoding="utf-8"))
+    except UnicodeDecodeError:
+        msg = f"{file} is not in UTF-8: save it in this encoding"
+        raise CommandError(msg) from None
     except yaml.YAMLError as error:  # its text quotes the file, which may contain a secret
         mark = getattr(error, "problem_mark", None)
         place = f": line {mark.line + 1}, column {mark.column + 1}, or what is before it" if mark is not None else ""
@@ -303,7 +320,8 @@ def _parameters_for_object(thing: Any, name: str) -> dict[str, Any]:
         return all(callable(getattr(thing, method, None)) for method in methods)
 
     if inspect.isroutine(thing) and not inspect.signature(thing).parameters:
-        thing = thing()
+        with _errors_reported(f"The function '{name}'"):
+            thing = thing()
     match thing:
         case FastMCP():
             return {"server": thing}
