@@ -12,7 +12,7 @@ import anyio
 import pytest
 from haystack.components.agents import Agent
 from haystack.dataclasses import ChatMessage
-from haystack.tools import SearchableToolset, Tool
+from haystack.tools import SearchableToolset, Tool, Toolset
 from haystack.tools import utils as haystack_tool_utils
 from mcp.server import MCPServer
 from mcp.server.mcpserver import Context
@@ -213,6 +213,13 @@ class TestWarmingUpTogether:
         warm_up_toolsets(toolsets)
         for toolset in toolsets:
             toolset.close()
+
+    def test_the_list_may_contain_all_tools_of_an_agent(self):
+        own = Tool("own", "Mine.", {"type": "object", "properties": {}}, function=print)
+        toolset = MCPToolset(COUNTER)
+        warm_up_toolsets([own, Toolset([own]), toolset])
+        assert toolset.connection.is_ready
+        toolset.close()
 
     def test_failed_warm_ups_are_raised_as_one_error_after_the_others_are_warm(self):
         bad = [MCPToolset(COUNTER, tool_names=["subtract"]), MCPToolset(StdioServerInfo("mcp-no-such-command"))]

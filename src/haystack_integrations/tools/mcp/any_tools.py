@@ -77,17 +77,16 @@ def _parts_of(toolset: Toolset) -> list[Any]:
     return tool_items(parts.values() if isinstance(parts, Mapping) else parts)
 
 
-async def warm_up_toolsets_async(toolsets: Sequence[HasConnection]) -> None:
+async def warm_up_toolsets_async(toolsets: Sequence[HasConnection | Tool | Toolset]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
-    :param toolsets: MCPToolsets and MCPTools.
+    :param toolsets: The tools of an Agent: MCPToolsets, MCPTools, and others.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     :raises RuntimeError: Outside of an asyncio event loop, e.g. in trio.
     """
     running_loop()
-    # A single cold toolset is an empty sequence, so wrap it in a list.
-    toolsets = tool_items(toolsets)
+    toolsets = list(_items_with(toolsets, "warm_up_async", "warm_up"))
     failures = [outcome for outcome in await _warm_up_all(toolsets) if outcome is not None]
     if len(failures) == 1 or any(not isinstance(failure, Exception) for failure in failures):
         raise failures[0]
@@ -97,11 +96,11 @@ async def warm_up_toolsets_async(toolsets: Sequence[HasConnection]) -> None:
         raise MCPConnectionError(msg, operation="warm_up")
 
 
-def warm_up_toolsets(toolsets: Sequence[HasConnection]) -> None:
+def warm_up_toolsets(toolsets: Sequence[HasConnection | Tool | Toolset]) -> None:
     """
     Warm up several toolsets or tools concurrently. Haystack warms them up one after the other.
 
-    :param toolsets: MCPToolsets and MCPTools.
+    :param toolsets: The tools of an Agent: MCPToolsets, MCPTools, and others.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     """
     _executor().run(warm_up_toolsets_async(toolsets))
@@ -118,8 +117,8 @@ def try_to_warm_up(toolsets: Sequence[HasConnection]) -> list[BaseException | No
     return _executor().run(_warm_up_all(toolsets))
 
 
-async def _warm_up_all(toolsets: Sequence[HasConnection]) -> list[BaseException | None]:
-    return await asyncio.gather(*(toolset.warm_up_async() for toolset in toolsets), return_exceptions=True)
+async def _warm_up_all(toolsets: Sequence[Any]) -> list[BaseException | None]:
+    return await asyncio.gather(*(call_async(toolset, "warm_up") for toolset in toolsets), return_exceptions=True)
 
 
 def _executor() -> AsyncExecutor:
