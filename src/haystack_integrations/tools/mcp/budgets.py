@@ -180,7 +180,8 @@ class MCPCallBudget:
             refused = self.refused
         note_refusal(tool_name, limit)
         if self._max_refused is not None and refused > self._max_refused:
-            msg = f"The model went on to call tools after {self._max_refused} refused calls: {limit}"
+            calls = _plural("call", self._max_refused)
+            msg = f"The model went on to call tools after {self._max_refused} refused {calls}: {limit}"
             raise MCPBudgetExceededError(msg)
         raise MCPCallRefusedError(REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit), tool_name)
 
