@@ -186,6 +186,8 @@ def test_a_call_is_continued_only_at_its_own_server_and_never_started_again(pati
             connection.continue_call(other, {"size": True})
         with pytest.raises(ValueError, match="is one of another server"):
             connection.cancel_call(other)
+        with pytest.raises(ValueError, match=r"as of MCPPendingCall.from_dict\(stored\), got dict"):
+            connection.continue_call(call.to_dict(), {"size": True})
         with pytest.raises(ValueError, match="has nothing to go on with"):
             connection.continue_call(MCPPendingCall(tool_name="order", arguments={"drink": "tea"}))
         moved = dataclasses.replace(call, server="")

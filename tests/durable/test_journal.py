@@ -942,6 +942,7 @@ def test_a_toolset_that_is_not_yet_connected_and_a_tool_that_is_recorded_already
     tools = journal.tools([cold, catalog, haystack_tool(abs)])
     assert tools[:2] == [cold, catalog]
     assert journal.tools(tools) == tools
+    assert (journal.tools(cold), journal.tools(tools[-1])) == ([cold], tools[-1:])
 
 
 def test_a_call_of_a_haystack_tool_is_found_whatever_the_values_from_state(journal):

@@ -391,6 +391,8 @@ async def test_another_process_continues_a_run_if_it_has_the_key(keys: Any, goes
     assert " ".join(each.role.value for each in turn.messages) == "system user assistant tool assistant tool tool"
     with pytest.raises(ValueError, match="at least 32 bytes"):
         second.server(request_state_keys=["short"])
+    with pytest.raises(ValueError, match="`request_state_keys` must be a list of keys, got str"):
+        second.server(request_state_keys="c" * 32)
 
 
 @rows("given", None, " , ", "c" * 32)

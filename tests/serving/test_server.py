@@ -264,6 +264,11 @@ def test_invalid_objects_and_options_are_refused(parameter, value, options, reas
     assert "a-secret" not in str(told.value)
 
 
+def test_a_server_needs_a_name():
+    with pytest.raises(ValueError, match=r"`name` must be a string, got list; pass tools as tools=\[\.\.\.\]"):
+        create_mcp_server([greet])
+
+
 def test_options_of_haystack_are_refused_for_tools_of_fastmcp():
     with pytest.raises(ValueError, match="`options` are for tools and toolsets of Haystack"):
         create_mcp_server("shop").add_tool(add, ServeOptions(title="Adder"))

@@ -118,7 +118,9 @@ def try_to_warm_up(toolsets: Sequence[HasConnection]) -> list[BaseException | No
 
 
 async def _warm_up_all(toolsets: Sequence[Any]) -> list[BaseException | None]:
-    return await asyncio.gather(*(call_async(toolset, "warm_up") for toolset in toolsets), return_exceptions=True)
+    warming = (call_async(toolset, "warm_up") for toolset in toolsets)
+    outcomes: list[BaseException | None] = await asyncio.gather(*warming, return_exceptions=True)
+    return outcomes
 
 
 def _executor() -> AsyncExecutor:

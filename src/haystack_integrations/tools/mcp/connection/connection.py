@@ -495,7 +495,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         :param call: The call.
         :returns: Whether the server was asked. False for a call that is not a task: the server need not be told.
         :raises MCPConnectionError: If that fails, e.g. because the server has forgotten the task.
-        :raises ValueError: If `call` belongs to another server.
+        :raises ValueError: If `call` is no MCPPendingCall, or belongs to another server.
         """
         task_id = self._checked_call(call).task_id
         if task_id is not None:
@@ -506,6 +506,9 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
     cancel_call_async: Final = asynchronous(_cancel_call)
 
     def _checked_call(self, call: MCPPendingCall) -> MCPPendingCall:
+        if not isinstance(call, MCPPendingCall):
+            msg = f"`call` must be an MCPPendingCall, as of MCPPendingCall.from_dict(stored), got {type(call).__name__}"
+            raise ValueError(msg)
         this_server = self._describe_server()
         if call.server and call.server != this_server:
             msg = (

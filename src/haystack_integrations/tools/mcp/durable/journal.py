@@ -30,6 +30,7 @@ from haystack.utils import Secret
 from pydantic import Field, InstanceOf
 from pydantic_core import to_jsonable_python
 
+from haystack_integrations.tools.mcp.any_tools import tool_items
 from haystack_integrations.tools.mcp.concurrency import Call, call_async, call_here, call_if_there, run_here
 from haystack_integrations.tools.mcp.connection.context_managed import Compound
 from haystack_integrations.tools.mcp.connection.requests import call_recorder
@@ -136,7 +137,7 @@ class RunJournal:
         """
         return JournaledChatGenerator(chat_generator, name)
 
-    def tools(self, tools: Iterable[Tool | Toolset]) -> list[Tool | Toolset]:
+    def tools(self, tools: Tool | Iterable[Tool | Toolset]) -> list[Tool | Toolset]:
         """
         Make Haystack tools record their calls in an open run. MCP tools and toolsets do so by themselves.
 
@@ -149,7 +150,8 @@ class RunJournal:
         :raises ValueError: If something is not a tool.
         """
         found: list[Tool | Toolset] = []
-        for each in tools:
+        items: list[Tool | Toolset] = tool_items(tools)
+        for each in items:
             # A toolset knows its tools only when it is connected.
             if isinstance(each, MCPTool | MCPToolset | Compound | _JournaledTool):
                 found.append(each)

@@ -103,8 +103,11 @@ def request_state_security(keys: Sequence[str | Secret] | None = None) -> Reques
         replaced while the server runs. By default, the keys in the environment variable
         `MCP_HAYSTACK_REQUEST_STATE_KEYS`, separated by commas.
     :returns: The parameter for FastMCP; None without keys: FastMCP then makes a key that no other process has.
-    :raises ValueError: If a key is too short, or given twice.
+    :raises ValueError: If a key is too short, or given twice, or not in a list.
     """
+    if isinstance(keys, str | Secret):
+        msg = f"`request_state_keys` must be a list of keys, got {type(keys).__name__}"
+        raise ValueError(msg)
     if keys is None:
         resolved = _keys_of_environment()
     else:

@@ -611,6 +611,9 @@ def create_mcp_server(
     :raises ValueError: If something cannot be served.
     :raises ImportError: If something needs a package that is not installed.
     """
+    if not isinstance(name, str):
+        msg = f"create_mcp_server: `name` must be a string, got {type(name).__name__}; pass tools as tools=[...]"
+        raise ValueError(msg)
     provider = HaystackProvider(
         tools=tools,
         pipelines=pipelines,
