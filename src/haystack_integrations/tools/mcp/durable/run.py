@@ -773,7 +773,8 @@ class OpenRun(CallRecorder):
         if not recorded:
             return f"No {place.kind} is recorded."
         nearest = min(recorded, key=len)
-        return f"The nearest one that is recorded differs: {'; '.join(nearest) or 'it has no result'}."
+        differences = "; ".join(nearest) or "it has no result, or *** in place of a secret"
+        return f"The nearest one that is recorded differs: {differences}."
 
 
 class DurableRun:
