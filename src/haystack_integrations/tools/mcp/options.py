@@ -253,7 +253,8 @@ class ToolSelection(Options):
 
     :param exclude_tools: Names of tools to leave out, or patterns such as `"delete_*"`.
     :param tool_filter: Function that gets each tool, as a `Tool` of the MCP SDK, and returns whether to load it. It is
-        called whenever the tools are listed, and must not block.
+        called whenever the tools are listed, and must not block. With a `snapshot`, all its tools are shown before
+        that, so capture it from a toolset with the same filter.
     :param required_hints: The values that a tool's annotations must have for it to be loaded: `read_only_hint`,
         `destructive_hint`, `idempotent_hint` and `open_world_hint`. For missing annotations, the protocol's defaults
         apply: the tool may change and destroy things, and reaches the outside world. A server can claim anything; use
