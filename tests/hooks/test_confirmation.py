@@ -258,7 +258,7 @@ class TestAnswers:
         assert "C-17" not in repr(told)
 
     def test_a_model_cannot_hide_arguments_by_the_names_of_hidden_ones(self, server):
-        # Haystack 2.31 passes State values like arguments of the model, so of those only random names can be told apart.
+        # Haystack 2.31 passes State values like arguments of the model, so only random names can be told apart.
         hidden = {"who": "b", "_mcp_conversation": "c"} if HAS_HOOKS else {}
         ui, given = ScriptedUI(), {"text": "a", f"bound_{0:032}": "d", **hidden}
         server.tools = [definition("pay", {"type": "object", "properties": {"text": {}, "who": {}}})]
