@@ -168,6 +168,16 @@ def test_all_subscribers_share_one_stream_which_is_opened_only_on_demand(reach):
     assert reached.asked("@server/discover") == 1
 
 
+def test_a_toolset_that_joins_a_session_gets_tools_from_before_anything_listened(reach):
+    server_info, changed = reach("in process").info, queue.Queue()
+    with MCPConnection(server_info) as connection:
+        connection.call_tool("offer", {"name": "extra"})
+        connection.on_list_change(changed.put, "tools")
+        changed.get(timeout=LIMIT)  # it listens now
+        with MCPToolset(server_info) as toolset:
+            assert "extra" in toolset
+
+
 def test_subscribers_do_not_keep_a_connection_open(reach):
     info = reach("stdio").info
 

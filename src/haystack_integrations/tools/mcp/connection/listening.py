@@ -270,8 +270,8 @@ class ChangeListener:
         # The changes that the server reports, and why it does not report those of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
-        # Whether there was a stream, and which resources the last stream, or the last session, reported.
-        self._is_opening = self._had_stream = False
+        # Whether the session went on without a stream, and which resources the last stream, or session, reported.
+        self._is_opening = self._had_gap = False
         self._reported_before = frozenset[str]() if is_first else watchers.wanted().uris
         # The tasks that end subscriptions to resources.
         self._unsubscribing: dict[str, asyncio.Task[None]] = {}
@@ -382,6 +382,7 @@ class ChangeListener:
             self._refused = {}
             wanted, began = self.wanted(), monotonic()
             if not wanted:
+                self._had_gap = True
                 await self.wake_event.wait()
                 continue
             self._is_opening = True
@@ -418,11 +419,11 @@ class ChangeListener:
             msg = f"{self._watchers.server} does not report changes of resource '{uri}'"
             self._refused[uri] = MCPConnectionError(msg)
         self._set_served(honored)
-        if self._had_stream:
+        if self._had_gap:
             self._on_gap()  # results that were cached without a stream may be out of date
         # Changes may have been missed while there was no stream. New subscribers to a resource read it only now.
         self._watchers.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
-        self._had_stream, self._reported_before = True, honored.uris
+        self._had_gap, self._reported_before = True, honored.uris
         self._is_opening = False
         self.wake_event.set()
 
