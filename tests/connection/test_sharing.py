@@ -39,6 +39,7 @@ from haystack_integrations.tools.mcp import (
     warm_up_toolsets,
 )
 from tests.support.background import in_new_loop, in_thread, text, together
+from tests.support.in_process import COUNTER
 from tests.support.kinds import LONG
 from tests.support.waiting import LIMIT, wait_until
 
@@ -265,7 +266,7 @@ def test_users_may_be_closed_or_garbage_collected_in_the_thread_of_the_executor(
     server.wait_until_gone()
 
 
-def test_a_failed_connect_keeps_no_object_of_its_caller_alive():
+def test_a_failed_connect_or_call_keeps_no_object_of_its_caller_alive():
     def fail(use: Callable[[StdioServerInfo], object]) -> weakref.ref[Any]:
         held = {"something in a local variable"}
         with pytest.raises((MCPConnectionError, MCPInvocationError)):
@@ -275,6 +276,7 @@ def test_a_failed_connect_keeps_no_object_of_its_caller_alive():
     held = [
         fail(lambda info: asyncio.run(MCPTool("x", info).ainvoke())),
         fail(lambda info: warm_up_toolsets([MCPToolset(info), MCPToolset(info)])),
+        fail(lambda _: MCPConnection(COUNTER).call_tool("no_such_tool")),
     ]
     wait_until(lambda: gc.collect() >= 0 and not any(each() for each in held), "the end of the callers' frames")
 

@@ -19,6 +19,7 @@ from mcp_types import jsonrpc_message_adapter
 
 from haystack_integrations.tools.mcp.convert.odd_messages import read_messages
 from haystack_integrations.tools.mcp.protocol.channel import Exchange, Transport
+from haystack_integrations.tools.mcp.request_context import current_request
 
 if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
@@ -106,7 +107,7 @@ class StreamsTransport(Transport):
         message = self._message(content)
         exchange.mark_sent()
         try:
-            await self._outgoing.send(message)
+            await self._send(message)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             exchange.unmark_sent()  # the server's end was closed
             exchange.lose()
@@ -118,7 +119,16 @@ class StreamsTransport(Transport):
         :param content: The message as JSON.
         :raises Exception: If the server's end is closed.
         """
-        await self._outgoing.send(self._message(content))
+        await self._send(self._message(content))
+
+    async def _send(self, message: SessionMessage) -> None:
+        # A server in this process keeps the context of its last message. The task of a failed request keeps the error,
+        # whose traceback keeps the caller's connection, which would not be closed when it is garbage-collected.
+        request = current_request.set(None)
+        try:
+            await self._outgoing.send(message)
+        finally:
+            current_request.reset(request)
 
     async def close(self) -> None:
         """
