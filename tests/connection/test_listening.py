@@ -38,6 +38,7 @@ from haystack_integrations.tools.mcp.protocol.changes import WantedChanges, Watc
 from haystack_integrations.tools.mcp.protocol.negotiation import ServerDetails
 from tests.servers.changing_server import NOTE, build_server
 from tests.support.background import in_thread
+from tests.support.in_process import COUNTER
 from tests.support.kinds import KINDS
 from tests.support.processes import SERVERS
 from tests.support.rows import rows
@@ -393,3 +394,10 @@ def test_a_further_function_does_not_wake_what_still_listens_in_the_loop_before(
     listener = in_thread(asyncio.run, listen()).result(LIMIT)
     in_thread(asyncio.run, add()).result(LIMIT)
     assert not listener.wake_event.is_set()
+
+
+def test_a_listing_in_the_background_uses_no_session_of_the_loop_before():
+    with MCPConnection(COUNTER) as connection:
+        supervisor = connection._server_sessions.default
+        with pytest.raises(MCPConnectionError, match="there is no open session"):
+            in_thread(asyncio.run, supervisor.list_tools_if_open(LIMIT)).result(LIMIT)

@@ -408,6 +408,7 @@ class Supervisor:
         :raises MCPConnectionError: If that fails.
         :raises TimeoutError: If it takes longer.
         """
+        self._bind_to_loop()
         session = self.session
         if session is None or not session.is_open:
             msg = f"{failed_to('list_tools', self.description)}: there is no open session"
