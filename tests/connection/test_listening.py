@@ -257,15 +257,13 @@ def test_a_change_that_a_fastmcp_server_announces_in_the_answer_to_a_call_is_not
 
 
 @asynccontextmanager
-async def listening_in(
-    watcher: Watcher, *, is_first: bool = True, **client: Any
-) -> AsyncIterator[listening.ChangeListener]:
+async def listening_in(watcher: Watcher, **client: Any) -> AsyncIterator[listening.ChangeListener]:
     """Return the listener of a session with the given client."""
     served = listening.Watchers("a server")
     served.add(watcher)
     details = ServerDetails(capabilities={"resources": {"subscribe": True}})
     session: Any = SimpleNamespace(client=SimpleNamespace(**client), uncounted=lambda request: request, details=details)
-    listener = served.listen_in(session, is_first=is_first, on_gap=bool)
+    listener = served.listen_in(session, is_first=True, on_gap=bool)
     running = asyncio.create_task(listener.run())
     yield listener
     running.cancel()
@@ -286,8 +284,8 @@ async def test_subscribing_to_a_resource_is_retried_in_a_new_session_unless_a_pe
 
     sent, told = [], []
     monkeypatch.setattr(listening, "_FIRST_PAUSE", 0.01)
-    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), told.append)
-    async with listening_in(watcher, is_first=False, listens=False, subscribe_resource=subscribe):
+    watcher = Watcher(WantedChanges(uris=frozenset([NOTE])), told.append, is_subscribed=True)
+    async with listening_in(watcher, listens=False, subscribe_resource=subscribe):
         await wait_until_async(lambda: told or "No more changes of resource" in caplog.text, "the outcome")
     assert len(sent) == attempts
 
@@ -362,6 +360,18 @@ def test_a_server_that_says_that_it_reports_changes_and_refuses_is_not_asked_aga
             with pytest.raises(MCPConnectionError, match="no streams here"):
                 connection.subscribe_resource(NOTE, print)
     assert code == types.INVALID_PARAMS or len(asked) == 1
+
+
+@pytest.mark.parametrize("keeps_session", [False, True])
+def test_a_resource_is_subscribed_to_again_when_a_closed_connection_is_used_again(keeps_session):
+    requests: list[str] = []
+    server_info = InProcessServerInfo(build_server(lambda event, **_: requests.append(event)), negotiation="handshake")
+    connection = MCPConnection(server_info)
+    with MCPConnection(server_info, share=keeps_session):
+        with connection:
+            connection.subscribe_resource(NOTE, print)
+        with connection:
+            wait_until(lambda: requests.count("@resources/subscribe") == 2, "it is subscribed to again")
 
 
 def test_a_server_that_announces_changes_all_the_time_is_listed_with_pauses():

@@ -157,6 +157,7 @@ class Watching(UsesRunner):
         unsubscribe = self._runner._watch(watcher)
         try:
             await self._runner._subscribed(uri)
+            watcher.is_subscribed = True
         except BaseException:
             unsubscribe()
             raise
@@ -217,6 +218,14 @@ class Watchers:
             frozenset[str]().union(*(wanted.uris for wanted in all_wanted)),
         )
 
+    def subscribed(self) -> frozenset[str]:
+        """
+        Return the resources whose changes were reported before, perhaps in an earlier session.
+
+        :returns: Their URIs.
+        """
+        return frozenset[str]().union(*(each.wanted.uris for each in list(self._watchers) if each.is_subscribed))
+
     def announce(self, *changes: ServerChange) -> None:
         """
         Notify the watchers that want these changes.
@@ -272,7 +281,7 @@ class ChangeListener:
         self._refused: dict[str, MCPConnectionError] = {}
         # Whether the session went on without a stream, and which resources the last stream, or session, reported.
         self._is_opening = self._had_gap = False
-        self._reported_before = frozenset[str]() if is_first else watchers.wanted().uris
+        self._reported_before = watchers.subscribed()
         # The tasks that end subscriptions to resources.
         self._unsubscribing: dict[str, asyncio.Task[None]] = {}
         # Why the server reports no more changes.
@@ -341,14 +350,19 @@ class ChangeListener:
             self._set_served(WantedChanges())
 
     async def _keep_subscribed(self, group: asyncio.TaskGroup) -> None:
-        for uri in frozenset() if self._is_first else self.wanted().uris:
-            group.create_task(self._subscribe_again(uri))
+        begun = frozenset[str]()
         while True:
-            await self.wake_event.wait()
-            self.wake_event.clear()
-            for uri in self._served.uris - self.wanted().uris:
+            wanted = self.wanted().uris
+            for uri in self._served.uris - wanted:
                 self._set_served(WantedChanges(uris=self._served.uris - {uri}))
                 self._unsubscribing[uri] = group.create_task(self._unsubscribe(uri))
+            # After a lost session, or for a connection that was closed and is used again.
+            lacking = (wanted & self._watchers.subscribed()) - self._served.uris
+            for uri in lacking - begun:
+                group.create_task(self._subscribe_again(uri))
+            begun = wanted & (begun | lacking)
+            await self.wake_event.wait()
+            self.wake_event.clear()
 
     async def _subscribe_again(self, uri: str) -> None:
         failures = 0

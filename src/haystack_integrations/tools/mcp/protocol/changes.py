@@ -136,10 +136,12 @@ class Watcher:
 
     :param wanted: The changes that it wants.
     :param notify: Called with each of them in the executor's loop; must not block and must not raise.
+    :param is_subscribed: Whether the server has reported changes of its resources, so that other sessions have to.
     """
 
     wanted: WantedChanges
     notify: Callable[[ServerChange], None]
+    is_subscribed: bool = False
 
 
 # Results that a server allows caching (SEP-2549, since revision 2026-07-28).
