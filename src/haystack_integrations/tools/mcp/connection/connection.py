@@ -89,7 +89,13 @@ _PACKAGE = "haystack_integrations.tools.mcp"
 _COMMON_MODULES = (f"{_PACKAGE}.connection.identities",)
 
 # What `preload` imports in addition: the modules for servers over stdio, and over HTTP without OAuth.
-_PRELOADED_MODULES = tuple(f"{_PACKAGE}.transports.{name}" for name in ("stdio", "http_client", "aiohttp_transport"))
+_PRELOADED_MODULES = (
+    f"{_PACKAGE}.transports.stdio",
+    f"{_PACKAGE}.transports.http_client",
+    "httpcore2",
+    "anyio._backends._asyncio",
+    f"{_PACKAGE}.transports.aiohttp_transport",
+)
 
 
 def preload() -> None:

@@ -66,6 +66,10 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 
 _TRANSPORTS = "haystack_integrations.tools.mcp.transports"
 
+# anyio imports it at its first use, as httpx2 does httpcore2. A process that was forked meanwhile would hang when it
+# imports them.
+_ANYIO_BACKEND = "anyio._backends._asyncio"
+
 
 def _text_of_path(value: Any) -> Any:
     return os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -222,6 +226,10 @@ class InProcessServerInfo(BuiltInServerInfo):
     server: Any
 
     _always_stored = ("server",)
+
+    @property
+    def _modules(self) -> tuple[str, ...]:
+        return (*super()._modules, _ANYIO_BACKEND)
 
     def describe(self) -> str:
         """
@@ -441,7 +449,7 @@ class HttpServerInfo(BuiltInServerInfo):
     def _modules(self) -> tuple[str, ...]:
         of_auth = [f"{_TRANSPORTS}.http_auth"] if self._has_auth else []
         # The last one needs the extra `fast`.
-        return (*super()._modules, *of_auth, f"{_TRANSPORTS}.aiohttp_transport")
+        return (*super()._modules, *of_auth, "httpcore2", _ANYIO_BACKEND, f"{_TRANSPORTS}.aiohttp_transport")
 
     @property
     def _has_auth(self) -> bool:
