@@ -212,7 +212,7 @@ def _fastest_transport() -> Callable[..., httpx2.AsyncBaseTransport]:
         return PinnedTransport
     # Earlier versions close the descriptor of a socket that is connecting when a caller gives up, but Python closes it
     # once more, when it may belong to another connection.
-    if [int(part) for part in uvloop.__version__.split(".")[:2]] < [0, 23]:
+    if [int(part) for part in uvloop.__version__.split(".")[:2]] < [0, 23]:  # type: ignore[attr-defined]
         return PinnedTransport
     from haystack_integrations.tools.mcp.transports.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
 
