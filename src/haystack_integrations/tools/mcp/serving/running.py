@@ -532,7 +532,7 @@ class _Supervisor(Multiprocess):
             process.join()
             logger.warning("Worker {pid} has ended with exit code {code}", pid=process.pid, code=process.exitcode)
             if process.exitcode == STARTUP_FAILURE:
-                if not any(each.is_ready() for each in self.processes):
+                if not any(each.is_ready(timeout=_WORKER_TIMEOUT) for each in self.processes):
                     self.should_exit.set()
                     return
                 self.should_exit.wait(_RESTART_PAUSE)
