@@ -17,8 +17,6 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -377,13 +375,11 @@ class LiveTools(Source):
         Announce changes of the other server, until `close`.
         """
         if self._unsubscribe is None and isinstance(self._tools, MCPToolset):
-            self._unsubscribe = self._tools.on_list_change(partial(self._note_change, self._tools), self._watched_lists)
+            self._unsubscribe = self._tools.on_list_change(self._note_change, self._watched_lists)
 
-    def _note_change(self, toolset: MCPToolset, listing: Any) -> None:
+    def _note_change(self, listing: Any) -> None:
         if listing == "tools":
             self._is_stale = True
-            with suppress(MCPError, ValueError):  # the next warm-up raises the error
-                toolset.refresh()
         self.changed(listing)
 
     async def close(self) -> None:
