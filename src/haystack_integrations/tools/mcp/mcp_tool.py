@@ -383,9 +383,10 @@ class MCPTool(ToolBase, Tool):
     def _owner(self) -> ToolBase:
         return self if self._toolset is None else self._toolset
 
-    def _get_valid_inputs(self) -> set[str]:
-        # The set is empty before warm-up, so that Haystack does not check the names in `inputs_from_state` yet.
-        return self._valid_inputs
+    def _get_valid_inputs(self) -> Any:
+        # Haystack asks at construction, when nobody knows them yet. None means so from Haystack 3.5 on, where an empty
+        # set would refuse each name in `inputs_from_state`; before, both do. They are checked at warm-up.
+        return None
 
     def warm_up(self) -> None:
         """
