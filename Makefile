@@ -32,9 +32,13 @@ DOCS := .venv-docs
 EARLIEST := .venv-earliest
 HAYSTACK2 := .venv-haystack2
 HAYSTACK3 := .venv-haystack3
+NEXT := .venv-next
 # The newest FastMCP, which is what `[serve]` installs; fastmcp-tasks, in the other environment, wants an earlier one.
 HAYSTACK2_PACKAGES := "haystack-ai==2.31.*" --group types --group test
 HAYSTACK3_PACKAGES := "haystack-ai==3.*" --group dev
+# Pre-releases, among them Haystack's nightly builds, in which a change can be met before it is released; also by uv.
+# That of httpx is another library, which nobody supports yet.
+NEXT_PACKAGES := --prerelease allow --editable . "haystack-ai==3.*" "httpx<1" --group dev
 # The earliest of whatever pyproject.toml allows. Only uv can choose them, and 3.11 is the Python they are made for.
 EARLIEST_PACKAGES := --resolution lowest-direct --editable ".[cli,serve,tasks,durable,fast]" --group test
 # Where an environment has its programs.
@@ -49,12 +53,13 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo setup test test-haystack2 test-haystack3 test-earliest lint format types docs examples coverage coverage-report bench clean
+.PHONY: help demo setup test test-haystack2 test-haystack3 test-earliest test-next lint format types docs examples coverage coverage-report bench clean
 
 help:
 	@echo "make demo [SERVER=inprocess|stdio|http]  run a pipeline that calls the tools of a real MCP server"
 	@echo "make test [PYTEST_ARGS=...]              run every test on Haystack 3, and what touches Haystack on 2.31"
 	@echo "make test-earliest                       what other packages matter to, with the earliest versions allowed"
+	@echo "make test-next                           every test with pre-releases, Haystack's nightly build among them"
 	@echo "make lint | format | types               ruff and import-linter, ruff's fixes, mypy (strict) and pyright"
 	@echo "make docs                                build the documentation as a site with search, in site/"
 	@echo "make examples                            run every example on both majors"
@@ -93,6 +98,9 @@ $(HAYSTACK2)/.ready: pyproject.toml
 $(EARLIEST)/.ready: pyproject.toml
 	$(call environment,$(EARLIEST),$(EARLIEST_PACKAGES))
 
+$(NEXT)/.ready: pyproject.toml
+	$(call environment,$(NEXT),$(NEXT_PACKAGES))
+
 $(HAYSTACK3)/.ready: pyproject.toml
 	$(call environment,$(HAYSTACK3),--editable . $(HAYSTACK3_PACKAGES))
 
@@ -119,6 +127,9 @@ test-haystack3: $(HAYSTACK3)/.ready
 
 test-earliest: $(EARLIEST)/.ready
 	$(LIMITED) $(EARLIEST)/$(BIN)/python -m pytest $(PYTEST_ARGS) $(EARLIEST_TESTS)
+
+test-next: $(NEXT)/.ready
+	$(LIMITED) $(NEXT)/$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 lint: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/ruff check .
@@ -163,5 +174,5 @@ bench: $(HAYSTACK3)/.ready
 	$(HAYSTACK3)/$(BIN)/python benchmarks/run.py $(BENCH_ARGS)
 
 clean:
-	rm -rf $(DEMO) $(DOCS) $(EARLIEST) $(HAYSTACK2) $(HAYSTACK3) site .cache .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
+	rm -rf $(DEMO) $(DOCS) $(EARLIEST) $(HAYSTACK2) $(HAYSTACK3) $(NEXT) site .cache .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* htmlcov build dist
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
