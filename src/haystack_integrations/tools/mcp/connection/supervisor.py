@@ -509,8 +509,7 @@ class Supervisor:
                     attempt = 0  # earlier attempts may have failed because the server was restarting
                 pause = self.delay(attempt)
                 paused += pause
-                is_for_long = self.throttle.seconds > timeout
-                if attempt == self.max_retries or paused > connection_timeout or is_for_long:
+                if attempt == self.max_retries or paused > connection_timeout:
                     raise
             attempt += 1
             await asyncio.sleep(pause)
