@@ -390,22 +390,6 @@ class TestListening:
             await wait_until_async(lambda: channel.peer.notes, "the note")
             assert channel.peer.gaps == 1
 
-    @rows("had_one", True, False)
-    async def test_the_stream_of_a_server_that_hangs_up_is_not_requested_forever(self, monkeypatch, had_one):
-        async def get(request: HttpRequest) -> bytes | None:
-            gets.append(request)
-            if had_one and len(gets) == 1:
-                return chunked(b"retry: 10\n\n")
-            request.cut()
-            return None
-
-        monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
-        monkeypatch.setattr(streamable_http, "_MAX_DOUBLINGS", 0)
-        gets: list[HttpRequest] = []
-        async with listening(get) as channel:
-            await wait_until_async(lambda: not channel.background, "the end of the attempts")
-        assert len(gets) > 2
-
     async def test_a_stream_that_the_server_ends_repeatedly_is_always_reopened_after_its_last_event(
         self, monkeypatch
     ) -> None:
@@ -415,7 +399,6 @@ class TestListening:
                 return chunked(b"retry: 0\n\n", event(NOTE, str(len(gets))))
             return await stay_open(request, event(NOTE))
 
-        monkeypatch.setattr(streamable_http, "_MAX_FAILURES", 2)
         monkeypatch.setattr(streamable_http, "_MAX_DOUBLINGS", 1)
         gets: list[str | None] = []
         async with listening(get) as channel:

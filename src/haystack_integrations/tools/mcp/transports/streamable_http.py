@@ -60,9 +60,7 @@ _MIN_PAUSE = 0.1
 # How often in a row the stream of an answer may be reopened without any event.
 _MAX_TRIES = 2
 
-# How often in a row the stream of a session may fail, how many seconds it must last not to count as a failure, and how
-# often the pause is doubled: a proxy may be away for minutes.
-_MAX_FAILURES = 10
+# How many seconds the stream of a session must last not to count as a failure, and how often the pause is doubled.
 _STABLE_AFTER = 10.0
 _MAX_DOUBLINGS = 5
 
@@ -311,7 +309,7 @@ class StreamableHttpTransport(HttpTransport):
         Read the stream, and reopen it whenever it ends, as long as the server offers one.
         """
         now, cursor, was_open, failures = asyncio.get_running_loop().time, _Cursor(), False, 0
-        while failures <= _MAX_FAILURES:
+        while True:
             opened_at = now()
             try:
                 try:
@@ -322,7 +320,6 @@ class StreamableHttpTransport(HttpTransport):
                     if was_open and not cursor.last_id:
                         self.channel.missed()
                     was_open = True
-                    failures = min(failures, _MAX_DOUBLINGS)  # a server may end streams early on purpose
                     await self._read_stream(response, cursor)
                 elif not was_open:
                     return  # the server has none
@@ -332,9 +329,8 @@ class StreamableHttpTransport(HttpTransport):
                 logger.debug("The stream of the server broke: {kind}", kind=type(error).__name__)
             if now() - opened_at > _STABLE_AFTER:
                 failures = 0
-            await asyncio.sleep(cursor.pause * 2 ** min(failures, _MAX_DOUBLINGS))
-            failures += 1
-        logger.info("The stream of changes of {host} cannot be reopened; no more changes arrive", host=self._url.host)
+            await asyncio.sleep(cursor.pause * 2**failures)
+            failures = min(failures + 1, _MAX_DOUBLINGS)
 
     async def _end_session(self) -> None:
         if self._session_id is None:
