@@ -182,19 +182,17 @@ def test_a_call_whose_repetition_is_refused_may_have_run(shared_http_server):
 
 
 @rows(
-    ("value", "date", "seconds"),
-    ("7", None, 7.0),
-    ("0.5", None, 0.5),
-    ("9" * 400, None, 86_400.0),
-    ("-5", None, None),
-    ("soon", None, None),
-    ("inf", None, None),
-    # The times are those of the server's clock.
-    ("Fri, 27 Nov 2015 12:00:30 GMT", "Fri, 27 Nov 2015 12:00:00 GMT", 30.0),
-    ("Fri, 27 Nov 2015 12:00:30 GMT", "today", 0.0),
+    ("value", "seconds"),
+    ("7", 7.0),
+    ("0.5", 0.5),
+    ("9" * 400, 86_400.0),
+    ("-5", None),
+    ("soon", None),
+    ("inf", None),
+    ("Fri, 27 Nov 2015 12:00:30 GMT", 0.0),
 )
-def test_retry_after_is_parsed_or_ignored(value, date, seconds):
-    headers = {"retry-after": value, **({"date": date} if date else {})}
+def test_retry_after_is_parsed_or_ignored(value, seconds):
+    headers = {"retry-after": value}
     assert retry_after(httpx2.Response(429, headers=headers)) == seconds
     assert retry_after(httpx2.Response(500, headers=headers)) is None
 

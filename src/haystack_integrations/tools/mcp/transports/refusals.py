@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -317,17 +316,10 @@ def retry_after(response: httpx2.Response) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     try:
         is_number = _SECONDS.fullmatch(value) is not None
-        seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - _server_time(response)
+        seconds = float(value) if is_number else parsedate_to_datetime(value).timestamp() - time.time()
     except (TypeError, ValueError, OverflowError):
         return None
     return min(max(seconds, 0.0), _MAX_RETRY_AFTER)
-
-
-def _server_time(response: httpx2.Response) -> float:
-    # The clock of this machine may be days off.
-    with suppress(KeyError, TypeError, ValueError, OverflowError):
-        return parsedate_to_datetime(response.headers["date"]).timestamp()
-    return time.time()
 
 
 def is_redirect(response: httpx2.Response) -> bool:
