@@ -54,7 +54,6 @@ logger: logging.PatchedLogger = logging.getLogger(__name__)
 _FIRST_PAUSE = 0.5
 _MAX_PAUSE = 60.0
 _STABLE_AFTER = 30.0
-_MAX_DOUBLINGS = 10
 
 # The protocol's code for "Method not found".
 _METHOD_NOT_FOUND = -32601
@@ -456,7 +455,7 @@ class ChangeListener:
         return False
 
     async def _wait_before_retry(self, failure: Exception | None, failures: int) -> int:
-        pause = back_off(min(failures, _MAX_DOUBLINGS), base=_FIRST_PAUSE, max_pause=_MAX_PAUSE)
+        pause = back_off(failures, base=_FIRST_PAUSE, max_pause=_MAX_PAUSE)
         logger.log(
             stdlib_logging.INFO if not failures else stdlib_logging.DEBUG,
             "Listening to changes of {server} ended ({reason}); listening again in {seconds:.1f} s",
