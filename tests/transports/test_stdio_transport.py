@@ -261,14 +261,6 @@ class TestFates:
             code = 'write({"id": m["id"], "result": {"text": "x" * 200_000}}); os._exit(0)'
             assert await do(channel, code) == {"text": "x" * 200_000}
 
-    @on_each_loop
-    async def test_an_answer_before_the_end_counts_without_the_end_of_its_line(self):
-        async with served() as channel:
-            code = (
-                'os.write(1, json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": {"a": 1}}).encode()); os._exit(0)'
-            )
-            assert await do(channel, code) == {"a": 1}
-
     @pytest.mark.parametrize("end", ["os.kill(os.getpid(), 9)", "os.close(1); time.sleep(1000)"])
     @on_each_loop
     async def test_a_request_that_waits_for_a_server_that_does_not_read_did_not_run_if_the_server_ends(

@@ -312,10 +312,6 @@ class StdioTransport(Transport):
     def _end_output(self) -> None:
         if not self._output_has_ended:
             self._output_has_ended = True
-            last_line = b"".join(self._unfinished)
-            for message in read_messages(last_line) if len(last_line) <= self._max_message_size else ():
-                if isinstance(message, dict):  # not a truncated answer
-                    self.channel.received(message)
             self._writable.set()  # wakes the waiting writers, whose messages would not be answered
             self.channel.ended(None)
 
