@@ -149,7 +149,6 @@ class TestHosts:
         ("h:80", "http://h/mcp"),
         ("[::1]:8000", "http://[::1]:8000/mcp"),
         ("::1", "http://[::1]/mcp"),
-        ("fe80::1%25eth0", "http://[fe80::1%25eth0]/mcp"),
         ("proxy:443", "https://proxy"),
         ("proxy:1080", "socks5://proxy"),
     )
@@ -166,7 +165,6 @@ class TestHosts:
         ("*.internal", "http://internal/mcp", "internal:80"),
         ("localhost:8000", "http://localhost:8001/mcp", "localhost:8001"),
         ("*.internal", "http://[::1%25.internal]/mcp", "[::1%25.internal]:80"),
-        ("fe80::1%25eth0", "http://[fe80::1%25eth1]/mcp", "[fe80::1%25eth1]:80"),
         ("", "http://localhost/mcp", "localhost:80"),
     )
     def test_any_other_host_is_refused_with_its_name_and_the_list_of_allowed_ones(

@@ -140,18 +140,13 @@ def check_host(url: str, role: str = "") -> None:
         return
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
-    # The zone of an IPv6 address can be any text: `[::1%25.internal]`. Only entries with a zone are compared with it.
-    zone = "".join(host.partition("%")[1:]) if ":" in host else ""
     port = parts.port or _DEFAULT_PORTS.get(parts.scheme, 80)
     written = f"[{host}]" if ":" in host else host
     names = {host, written, f"{written}:{port}"}
     # Brackets in an entry enclose an IPv6 address; fnmatch must not read them as a set of characters.
     patterns = [entry.lower().replace("[", "[[]") for entry in allowed]
-    if not any(
-        fnmatch.fnmatchcase(name if "%" in pattern else name.replace(zone, ""), pattern)
-        for pattern in patterns
-        for name in names
-    ):
+    # The zone of an IPv6 address can be any text, `[::1%25.internal]`, so no entry allows it.
+    if "%" in host or not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns for name in names):
         msg = (
             f"Did not connect to {role}{written}:{port}: {ALLOWED_HOSTS_VARIABLE} allows "
             f"{', '.join(allowed) or 'no host'}. Ask the operator of this process to add it."
