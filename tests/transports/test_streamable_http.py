@@ -167,7 +167,7 @@ class TestBreaks:
         ("written", "says"),
         (b"", "the connection was cut before the answer came"),
         (chunked(b": alive\n\n", is_finished=False), "the connection was cut before the answer came"),
-        (response("200 OK", b"{}", Content_Encoding="gzip"), "not compressed as its header Content-Encoding says"),
+        (response("200 OK", b"{}", Content_Encoding="gzip"), "before the answer came (DecodingError)"),
         (chunked(b": alive\n\n"), "the server closed the response before the answer came"),
         (chunked(event(RESULT)[:-1]), "the server closed the response before the answer came"),
     )

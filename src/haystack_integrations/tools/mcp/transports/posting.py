@@ -381,8 +381,6 @@ def describe_failure(error: Exception) -> str:
         return f"no connection could be made{place} ({type(error).__name__}: {error})"
     if isinstance(error, MCPAuthorizationError):
         return str(error)
-    if isinstance(error, httpx2.DecodingError):
-        return "the server's answer is not compressed as its header Content-Encoding says"
     return f"the connection was cut before the answer came ({type(error).__name__})"
 
 
