@@ -159,14 +159,11 @@ async def _log_out(server_info: MCPServerInfo, user: str | None) -> bool:
 
 
 def _oauth_of(server_info: MCPServerInfo) -> tuple[HttpServerInfo, OAuth, str]:
-    if not isinstance(server_info, MCPServerInfo):
-        msg = (
-            "`server_info` must be a server info that uses OAuth, such as StreamableHttpServerInfo(url, auth='oauth'), "
-            f"got {type(server_info).__name__}"
-        )
-        raise ValueError(msg)
     if not isinstance(server_info, HttpServerInfo) or server_info._oauth is None:
-        msg = f"{server_info.describe()} does not use OAuth: give its server info an `oauth_config`, or auth='oauth'"
+        msg = (
+            f"this {type(server_info).__name__} does not use OAuth: pass a server info with an `oauth_config`, or with "
+            "auth='oauth', such as StreamableHttpServerInfo(url, auth='oauth')"
+        )
         raise ValueError(msg)
     url = server_info._resolved_url()
     check_host(url)
