@@ -132,12 +132,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
     def _open_socket(self, address: Any) -> socket.socket:
         family, kind, protocol, *_ = address
         opened = socket.socket(family, kind, protocol)
-        try:
-            for option in self._socket_options:
-                opened.setsockopt(*option)
-        except OSError:
-            opened.close()
-            raise
+        for option in self._socket_options:
+            opened.setsockopt(*option)
         return opened
 
     def _to_yarl(self, url: httpx2.URL) -> URL:
