@@ -278,8 +278,8 @@ class ChangeListener:
         # The changes that the server reports, and why it does not report those of a resource.
         self._served = WantedChanges()
         self._refused: dict[str, MCPConnectionError] = {}
-        # Whether the next stream follows a time without one, and which resources the last stream, or session, reported.
-        self._is_opening = self._follows_gap = False
+        # Whether a stream is being opened, and which resources the last stream, or session, reported.
+        self._is_opening = False
         self._reported_before = watchers.subscribed()
         # The tasks that end subscriptions to resources.
         self._unsubscribing: dict[str, asyncio.Task[None]] = {}
@@ -395,7 +395,6 @@ class ChangeListener:
             self._refused = {}
             wanted, began = self.wanted(), monotonic()
             if not wanted:
-                self._follows_gap = True
                 await self.wake_event.wait()
                 continue
             self._is_opening = True
@@ -432,11 +431,10 @@ class ChangeListener:
             msg = f"{self._watchers.server} does not report changes of resource '{uri}'"
             self._refused[uri] = MCPConnectionError(msg)
         self._set_served(honored)
-        if self._follows_gap:
-            self._on_gap()  # results that were cached without a stream may be out of date
+        self._on_gap()  # results that were cached without a stream may be out of date
         # Changes may have been missed while there was no stream. New subscribers to a resource read it only now.
         self._watchers.announce(*WantedChanges(honored.lists, honored.uris & self._reported_before).as_changes())
-        self._follows_gap, self._reported_before = True, honored.uris
+        self._reported_before = honored.uris
         self._is_opening = False
         self.wake_event.set()
 
