@@ -129,7 +129,7 @@ class TestCalls:
         assert (documented["isError"], documented["structuredContent"]) == (False, {"result": 8})
         assert {"type": "text", "text": "8"}.items() <= documented["content"][0].items()
 
-    @rows("name", *"self name state kwargs streaming_callback tool_name mcp_arguments arguments tool_args".split())
+    @rows("name", *"self name state kwargs tool_name mcp_arguments arguments tool_args".split())
     @every_executor
     def test_a_parameter_may_have_any_name(self, execute, name):
         schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}

@@ -570,7 +570,7 @@ class MCPTool(ToolBase, Tool):
         :param streaming_callback: Passed by an Agent with `tool_streaming_callback_passthrough=True`. Gets the progress
             that the server reports as StreamingChunks with `meta["mcp"]`. `invoke` calls it in this thread;
             `invoke_async` calls it in the event loop, where it may be asynchronous. If it raises, that is logged, and
-            it gets no further reports of this call. Any value that is not callable is an argument of the tool.
+            it gets no further reports of this call.
         :param mcp_arguments: Arguments of the tool.
         :returns: The MCP result as a JSON string, or a dictionary if the tool is configured for it (see the class).
         :raises MCPInvocationError: If the call fails.
@@ -583,7 +583,7 @@ class MCPTool(ToolBase, Tool):
         on_progress: ProgressCallback | None = None
         # Skip an asynchronous callback, which Haystack 2 passes in `run_async`, because it would not be awaited.
         if streaming_callback is not None and not inspect.iscoroutinefunction(streaming_callback):
-            on_progress = self._streamed(streaming_callback, mcp_arguments)
+            on_progress = self._streamed(streaming_callback)
         failures = 0
         try:
             if self._messages_argument is not None:
@@ -596,7 +596,7 @@ class MCPTool(ToolBase, Tool):
         """
         Invoke the tool like `invoke`, without blocking the event loop.
         """
-        on_progress = None if streaming_callback is None else self._streamed(streaming_callback, mcp_arguments)
+        on_progress = None if streaming_callback is None else self._streamed(streaming_callback)
         failures = 0
         try:
             if self._messages_argument is not None:
@@ -611,11 +611,7 @@ class MCPTool(ToolBase, Tool):
         """
         return await self.invoke_async(**mcp_arguments)
 
-    def _streamed(self, streaming_callback: Any, arguments: dict[str, Any]) -> ProgressCallback | None:
-        if not callable(streaming_callback):
-            # The remote tool may itself have a parameter of this name; then the model's value belongs to it.
-            arguments["streaming_callback"] = streaming_callback
-            return None
+    def _streamed(self, streaming_callback: Any) -> ProgressCallback:
         source = ComponentInfo(type=f"{MCPTool.__module__}.{MCPTool.__name__}", name=self.name)
 
         def stream(report: MCPProgress) -> Any:
