@@ -262,4 +262,4 @@ def test_a_reply_without_content_can_be_traced():
 def test_a_trace_has_a_remark_in_place_of_an_image_in_a_result():
     parts = [TextContent("A dot:"), ImageContent(PIXEL, mime_type="image/png")]
     [traced] = conversation_trace([ChatMessage.from_tool(parts, origin=ToolCall("draw", {}, id="1"))])
-    assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[image, image/png]"}
+    assert traced == {"role": "tool", "tool_call_id": "1", "content": "A dot:\n[ImageContent]"}

@@ -382,14 +382,8 @@ def _openai(message: ChatMessage) -> dict[str, Any]:
     if results and not isinstance(results[0].result, str):
         # The API accepts only text in tool results; a remark replaces other content.
         [result] = results
-        parts = [part.text if isinstance(part, TextContent) else f"[{_noun(part)}]" for part in result.result]
+        parts = [part.text if isinstance(part, TextContent) else f"[{type(part).__name__}]" for part in result.result]
         return {"role": "tool", "tool_call_id": result.origin.id, "content": "\n".join(parts)}
     if message.is_from("assistant") and not message.texts and not message.tool_calls:
         return {"role": "assistant", "content": ""}  # Haystack 2 refuses a reply without content
     return message.to_openai_dict_format(require_tool_call_ids=False)
-
-
-def _noun(part: Any) -> str:
-    kind = type(part).__name__.removesuffix("Content").lower()
-    mime_type = getattr(part, "mime_type", None)
-    return f"{kind}, {mime_type}" if mime_type else kind
