@@ -269,38 +269,6 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
     assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
-@pytest.mark.parametrize("failure", [None, httpx2.ConnectError("unknown host"), httpx2.ReadTimeout("no answer")])
-async def test_a_login_follows_if_the_authorization_server_has_moved(failure: Exception | None) -> None:
-    network, storage = TokenNetwork(), InMemoryTokenStorage()
-
-    def answer(request: httpx2.Request) -> httpx2.Response:
-        if request.url.host == "old.test" and failure is not None:
-            raise failure
-        return network(request)
-
-    auth = network.person(client_id="me", token_storage=storage)
-    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(answer))
-    record = {"tokens": {"access_token": "over", "refresh_token": "r"}, "expires_at": 1}
-    before = {**network.metadata, "token_endpoint": "https://old.test/gone"}
-    await storage.save(auth.holder_of(None).key, {**record, "authorization_server": before})
-    if isinstance(failure, httpx2.ReadTimeout):  # it may be there still
-        with pytest.raises(MCPAuthorizationError, match=r"refreshing the token at old.test: .*no answer"):
-            await network.use(auth)
-    else:
-        assert (await network.use(auth)).text == "welcome"
-        assert [form["grant_type"] for form in network.forms()] == ["authorization_code"]
-
-
-async def test_no_login_follows_if_a_gateway_answers_404_to_everything() -> None:
-    server, storage = DeployedServer(), InMemoryTokenStorage()
-    auth = server.person(client_id="me", token_storage=storage)
-    record = {"tokens": {"access_token": "over", "refresh_token": "r"}, "authorization_server": server.metadata}
-    await storage.save(auth.holder_of(None).key, {**record, "expires_at": 1})
-    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(404)))
-    with pytest.raises(MCPAuthorizationError, match=r"refreshing the token at .*: .* answered with HTTP 404"):
-        await server.use(auth)
-
-
 @rows("options, asked_for", ({}, "read write"), ({"scopes": ["read"]}, "read"))
 @pytest.mark.parametrize("keep", [lambda storage: storage, SDKTokenStorage], ids=["ours", "sdk"])
 async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_unless_they_are_configured(

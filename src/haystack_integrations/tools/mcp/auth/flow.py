@@ -327,12 +327,7 @@ class Flow(ABC):
             # At Microsoft Entra ID, the scope names the resource. Other servers keep the one of the first grant. Scopes
             # that were granted in addition are left out: Entra refuses them beside `.default`.
             form["scope"] = asked_for
-        try:
-            response = await self._request_token(form, "refreshing the token")
-        except MCPAuthorizationError as failure:
-            if isinstance(failure.__cause__, httpx2.ConnectError) and await self._has_moved():
-                return None
-            raise
+        response = await self._request_token(form, "refreshing the token")
         error = json_object(response).get("error")
         is_configured = client.client_id in (self.config.client_id, self.config.client_metadata_url)
         is_unauthorized = response.status_code == httpx2.codes.UNAUTHORIZED and error in _CLIENT_REFUSALS_WITH_401
@@ -345,8 +340,6 @@ class Flow(ABC):
         is_busy |= error in _TRY_LATER
         is_refused = bool(error) or response.status_code in _REFUSAL_STATUSES
         if is_busy or not (is_refused or response.is_success):  # the server, or a proxy before it, may answer later
-            if not is_busy and await self._has_moved():
-                return None
             msg = f"the authorization server answered with HTTP {response.status_code}"
             raise MCPAuthorizationError(msg)
         if is_refused:
@@ -360,18 +353,6 @@ class Flow(ABC):
         unchanged = {name: tokens[name] for name in ("scope", "refresh_token") if name in tokens}
         new = {**unchanged, **_read_tokens(response, dpop=bool(self.config.dpop))}
         return await self._save(new, self.record.get("asked_for", []), "Refreshed the token for {server}")
-
-    async def _has_moved(self) -> bool:
-        """
-        Return whether the token endpoint is no longer the one that was stored. Then only a login leads to the new one.
-        """
-        step = self.outgoing.step
-        try:
-            found = await self.discover() if self.may_log_in else self.found
-        except MCPAuthorizationError:
-            found = self.found
-        self.outgoing.step = step
-        return not found.is_guessed and found.server.token_endpoint != self.found.server.token_endpoint
 
     async def _request_token(self, form: dict[str, str], step: str) -> httpx2.Response:
         resource = self.resource()
