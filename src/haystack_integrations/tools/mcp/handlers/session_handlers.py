@@ -430,12 +430,10 @@ def roots_result(roots: Any) -> types.ListRootsResult:
     """
     Answer a request for roots.
 
-    :param roots: Paths, `file://` URIs, or roots of the MCP SDK.
+    :param roots: Paths or `file://` URIs.
     :returns: The answer, in which relative paths have been resolved.
     :raises TypeError: If `roots` is anything else.
     """
-    if isinstance(roots, types.ListRootsResult):
-        return roots
     if isinstance(roots, (str, Path, Mapping)) or not isinstance(roots, Iterable):
         msg = f"roots must be a list of paths or file:// URIs, got {type(roots).__name__}"
         raise TypeError(msg)
@@ -443,8 +441,6 @@ def roots_result(roots: Any) -> types.ListRootsResult:
 
 
 def _root(root: Any) -> types.Root:
-    if isinstance(root, types.Root):
-        return root
     if not is_root(root):
         actual = f"{urlsplit(root).scheme}://…" if isinstance(root, str) and "://" in root else type(root).__name__
         msg = f"a root must be a path or a file:// URI, got {actual}"
