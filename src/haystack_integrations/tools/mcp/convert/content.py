@@ -56,22 +56,13 @@ class StateResult(dict[str, Any]):
 
     :param values: The items of the dict.
     :param envelope: The JSON string of the MCP `CallToolResult`.
-    :param parsed: The parsed envelope, if it can be parsed, so that a large result is not parsed twice.
     :param visible: Keys whose values go to the model. For such a key that is missing, `get` returns the text of the
         result; otherwise Haystack would show the model `None`.
     """
 
-    def __init__(
-        self,
-        values: dict[str, Any],
-        *,
-        envelope: str,
-        parsed: dict[str, Any] | None = None,
-        visible: Collection[str] = (),
-    ) -> None:
+    def __init__(self, values: dict[str, Any], *, envelope: str, visible: Collection[str] = ()) -> None:
         super().__init__(values)
         self.envelope = envelope
-        self.parsed = parsed
         self.visible = visible
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -100,9 +91,8 @@ def state_result(envelope: str, visible: Collection[str] = ()) -> StateResult:
     :param visible: Keys whose values go to the model; see StateResult.
     :returns: The dict with its envelope.
     """
-    parsed = _parse_envelope(envelope)
-    values = _state_values(parsed or {"content": [{"type": "text", "text": envelope}]})
-    return StateResult(values, envelope=envelope, parsed=parsed, visible=visible)
+    values = _state_values(_parse_envelope(envelope) or {"content": [{"type": "text", "text": envelope}]})
+    return StateResult(values, envelope=envelope, visible=visible)
 
 
 def model_text(result: Any) -> str:
@@ -208,8 +198,6 @@ RESULT_HANDLERS: Final[dict[str, Callable[[Any], Any]]] = {
 
 def _parse_envelope(result: Any) -> dict[str, Any] | None:
     if isinstance(result, StateResult):
-        if result.parsed is not None:
-            return result.parsed
         result = result.envelope
     parsed = _json_object(result) if isinstance(result, str) else result
     return parsed if isinstance(parsed, dict) and len(_ENVELOPE_KEYS & parsed.keys()) > 1 else None
