@@ -321,25 +321,18 @@ async def test_metadata_for_all_tenants_are_accepted_for_each_tenant(iss: dict[s
     assert (await server.use(server.person(client_id="me", **answer))).text == "welcome"
 
 
-async def test_metadata_at_the_path_of_an_issuer_may_name_its_origin() -> None:
-    server = DeployedServer(
-        "https://auth.atlassian.test",
-        advertised="https://auth.atlassian.test/7-2-c",
-        at="/.well-known/oauth-authorization-server/7-2-c",
-        registration=REGISTERED,
-    )
-    assert (await server.use(server.login())).text == "welcome"
-    assert server.kinds() == ["login", "authorization_code"]
-    server.metadata["issuer"] = "https://auth.atlassian.test/another"
-    with pytest.raises(MCPAuthorizationError, match="issuer mismatch"):
-        await server.login().log_in(httpx2.Response(401), None)
-
-
-async def test_metadata_at_an_origin_may_name_an_issuer_with_a_path() -> None:
-    issuer, origin = "https://app.zephyr.test/backend/oauthproxy", "https://app.zephyr.test"
-    server = DeployedServer(issuer, advertised=origin, at="/.well-known/oauth-authorization-server")
+@rows(
+    ("issuer", "advertised", "place", "other"),
+    # As at Atlassian and at Zephyr.
+    ("https://a.test", "https://a.test/7-2-c", "/7-2-c", "https://a.test/another"),
+    ("https://z.test/backend/oauthproxy", "https://z.test", "", "https://other.test/backend/oauthproxy"),
+)
+async def test_metadata_may_name_the_origin_of_an_issuer_and_those_at_an_origin_an_issuer_there(
+    issuer: str, advertised: str, place: str, other: str
+) -> None:
+    server = DeployedServer(issuer, advertised=advertised, at=f"/.well-known/oauth-authorization-server{place}")
     assert (await server.use(server.person(client_id="me"))).text == "welcome"
-    server.metadata["issuer"] = "https://app.other.test/backend/oauthproxy"
+    server.metadata["issuer"] = other
     with pytest.raises(MCPAuthorizationError, match="issuer mismatch"):
         await server.person(client_id="me").log_in(httpx2.Response(401), None)
 

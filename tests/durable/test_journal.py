@@ -1014,22 +1014,14 @@ def test_a_call_in_doubt_within_a_tool_that_is_not_recorded_is_not_told_to_the_m
     assert len(model.turns) == 1
 
 
-def test_a_tool_whose_result_cannot_be_recorded_is_not_called_again_by_the_next_try(journal):
+@rows(("result", "first"), (object(), MCPRunError), (1, KeyboardInterrupt))
+def test_a_tool_whose_result_was_not_recorded_is_not_called_again_by_the_next_try(journal, monkeypatch, result, first):
     made: list[int] = []
-    [tool] = journal.tools([haystack_tool(lambda n: made.append(n) or object())])
-    with journal.run("run"):
-        for error in (MCPRunError, MCPCallInDoubtError):
-            with pytest.raises(error):
-                tool.invoke(n=1)
-    assert made == [1]
-
-
-def test_a_tool_whose_caller_gave_up_while_its_result_was_recorded_is_not_called_again(journal, monkeypatch):
-    made: list[int] = []
-    [tool] = journal.tools([haystack_tool(lambda n: made.append(n) or n)])
-    monkeypatch.setattr(Store, "finish", Mock(side_effect=KeyboardInterrupt))
-    with journal.run("run"):
-        for error in (KeyboardInterrupt, MCPCallInDoubtError):
+    [tool] = journal.tools([haystack_tool(lambda n: made.append(n) or result)])
+    if first is KeyboardInterrupt:
+        monkeypatch.setattr(Store, "finish", Mock(side_effect=KeyboardInterrupt))
+    with journal.run(first.__name__):
+        for error in (first, MCPCallInDoubtError):
             with pytest.raises(error):
                 tool.invoke(n=1)
     assert made == [1]
