@@ -90,32 +90,31 @@ async def test_skills_and_the_files_that_they_list_are_resources_for_clients_wit
             assert caught.value.code == -32602
 
 
-def test_skills_that_the_protocol_cannot_express_are_omitted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_skills_that_are_gone_or_that_the_protocol_cannot_express_are_omitted_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Large(Store):
         def load_skill(self, name: str) -> tuple[str, list[str]]:
+            if name == "gone":
+                raise FileNotFoundError("No such file: gone/SKILL.md")
             return "text", [f"{number}.md" for number in range(600 if name == "large" else 1)]
 
         def read_skill_file(self, name: str, path: str) -> Any:
             return "x" * (17 * 1024 * 1024 if name == "heavy" else 1)
 
-    first, second = Large(good="Good", large="Large", heavy="Heavy"), Store(good="Another")
+    first, second = Large(good="Good", large="Large", heavy="Heavy", gone="Was removed"), Store(good="Another")
     first.skills["Not Allowed"] = "Has a blank"
     with caplog.at_level(logging.WARNING), connection_to([first, second]) as connection:
         assert [(skill.name, skill.description) for skill in connection.list_skills()] == [("good", "Good")]
-    for reason in ("more than 512 files", "more than 16777216 bytes", "lowercase letters", "another store has"):
+    reasons = (
+        "more than 512 files",
+        "more than 16777216 bytes",
+        "lowercase letters",
+        "another store has",
+        "No such file",
+    )
+    for reason in reasons:
         assert reason in caplog.text
-
-
-def test_a_skill_whose_files_are_gone_does_not_hide_other_skills(caplog: pytest.LogCaptureFixture) -> None:
-    class Changing(Store):
-        def load_skill(self, name: str) -> tuple[str, list[str]]:
-            if name == "gone":
-                raise FileNotFoundError("No such file: gone/SKILL.md")
-            return super().load_skill(name)
-
-    with connection_to(Changing(tidy="Tidies", gone="Was removed")) as connection:
-        assert [skill.name for skill in connection.list_skills()] == ["tidy"]
-    assert "Skill 'gone' is not served: No such file: gone/SKILL.md" in caplog.text
 
 
 def test_a_file_is_found_by_its_name_in_the_instructions() -> None:
