@@ -20,6 +20,7 @@ from haystack.core.serialization import default_from_dict, default_to_dict
 from haystack.dataclasses import ChatMessage
 from haystack.utils import Secret
 
+from haystack_integrations.tools.mcp.any_tools import warm_up_toolsets, warm_up_toolsets_async
 from haystack_integrations.tools.mcp.auth.oauth_config import OAuthConfig
 from haystack_integrations.tools.mcp.connection.context_managed import Compound, UserCount
 from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
@@ -491,21 +492,15 @@ class MCPRegistry(Compound):
         """
         Connect to the servers of all aliases concurrently.
 
-        :raises MCPError: As `warm_up` of the toolsets.
+        :raises MCPError: As `warm_up` of the toolsets; an MCPConnectionError if it fails for several.
         """
-        AsyncExecutor.get_instance().run(self.warm_up_async())
+        warm_up_toolsets(self._parts())
 
     async def warm_up_async(self) -> None:
         """
         Connect to the servers of all aliases like `warm_up`, without blocking the event loop.
         """
-        running_loop()
-        outcomes = await asyncio.gather(
-            *(toolset.warm_up_async() for toolset in self._toolsets.values()), return_exceptions=True
-        )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        await warm_up_toolsets_async(self._parts())
 
     def _parts(self) -> list[MCPAliasToolset]:
         return [*self._toolsets.values()]
