@@ -198,17 +198,19 @@ class TestHandlingOfErrors:
             assert "[This tool call failed] Failed to invoke Tool `f`: broken" in outcome.result
             assert not outcome.state["found"]
 
-    @rows("output", {"source": "docs"}, {"titles": {"source": "docs"}})
-    def test_without_a_handler_too_the_model_sees_the_text_of_a_failure(self, output):
-        how = ToolOptions(on_tool_error="model")
-        with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=output) as tool:
-            shown = by_agent([tool], ("f", {})).result
-        assert "[This tool call failed]" in shown
-        assert "isError" not in shown
-
-    @rows(("outputs", "result_format"), ({"raw_result": True}, None), ({"source": "docs"}, None), (None, "json"))
-    def test_a_message_with_a_failure_can_be_written_to_yaml(self, outputs, result_format):
+    @rows(
+        ("outputs", "result_format", "is_text"),
+        ({"raw_result": True}, None, False),
+        ({"source": "docs"}, None, True),
+        ({"titles": {"source": "docs"}}, None, True),
+        (None, "json", False),
+    )
+    def test_a_message_with_a_failure_can_be_written_to_yaml_and_has_text_unless_json_is_wanted(
+        self, outputs, result_format, is_text
+    ):
         how = ToolOptions(on_tool_error="model", result_format=result_format)
         with MCPTool("f", FailingServer().info, tool_options=how, outputs_to_string=outputs) as tool:
             messages = run(agent([tool], call("f"), raises=True))
-        assert BROKEN in yaml.safe_dump([message.to_dict() for message in messages], width=1000)
+        written = yaml.safe_dump([message.to_dict() for message in messages], width=1000)
+        assert BROKEN in written
+        assert ("isError" not in written) is is_text
