@@ -587,3 +587,14 @@ async def test_a_tool_of_another_server_is_not_served_with_options_that_would_be
     async with Client(create_mcp_server("gateway", tools=[toolset], options={"pay": options})) as client:
         assert await client.list_tools() == []
     assert reason in caplog.text
+
+
+async def test_a_change_that_is_noted_as_the_server_stops_opens_no_session(upstream, monkeypatch):
+    noted: list[Any] = []
+    watch = MCPToolset.on_list_change
+    monkeypatch.setattr(MCPToolset, "on_list_change", lambda *given: noted.append(given[1]) or watch(*given))
+    toolset = MCPToolset(upstream.info)
+    async with Client(create_mcp_server("gate", tools=[toolset])) as client:
+        assert await client.list_tools() != []
+    await asyncio.to_thread(noted[0], "tools")  # the thread that notes a change may begin late
+    assert toolset.connection.status().state == "closed"
