@@ -269,7 +269,6 @@ _COMMAND_LINE_PHRASES = {
     "`connection_timeout`": "--timeout",
     "`invocation_timeout`": "--timeout",
     "`auth=` (a Secret with a bearer token, or a provider of FastMCP)": "--token-env NAME",
-    "pass transport='http'": "add --http",
     "MCPToolSnapshot.capture(toolset).save(path)": "mcp-haystack inspect TARGET --snapshot FILE",
 }
 

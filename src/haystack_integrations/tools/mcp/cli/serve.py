@@ -152,6 +152,9 @@ def serve(
     :param log_level: What is logged to stderr. Default: info.
     """
     logging.getLogger("haystack_integrations.tools.mcp").setLevel(log_level.upper())
+    if not http and over_http != HttpOptions():
+        msg = "Over stdio there is one client, which starts this command. The options for HTTP need --http"
+        raise CommandError(msg)
     options = asdict(over_http)
     variable = options.pop("token_env")
     try:
