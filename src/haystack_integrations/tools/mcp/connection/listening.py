@@ -32,7 +32,6 @@ from haystack_integrations.tools.mcp.connection.context_managed import UsesRunne
 from haystack_integrations.tools.mcp.connection.limits import back_off
 from haystack_integrations.tools.mcp.connection.reading import uri_of
 from haystack_integrations.tools.mcp.errors import MCPAuthorizationError, MCPConnectionError
-from haystack_integrations.tools.mcp.executor import caller_of_operation
 from haystack_integrations.tools.mcp.handlers.calling import DeliveryQueue, call
 from haystack_integrations.tools.mcp.protocol.changes import (
     ChangedList,
@@ -76,9 +75,7 @@ class ChangeQueue(DeliveryQueue):
             msg = f"`callback` must be a function, got {type(callback).__name__}"
             raise ValueError(msg)
         # The function may outlive the call during which the change arrives, and does not run for that caller.
-        context = contextvars.Context()
-        context.run(caller_of_operation.set, None)
-        super().__init__(self._call, context=context)
+        super().__init__(self._call, context=contextvars.Context())
         self._callback = callback
         self._description = description
 

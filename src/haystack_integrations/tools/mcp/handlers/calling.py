@@ -114,7 +114,7 @@ class DeliveryQueue:
         if len(self._queue) >= _MAX_QUEUED:
             self._queue.popleft()
             logger.warning("A function is too slow for what a server sends; the oldest message was dropped")
-        context = self._context or contextvars.copy_context()
+        context = contextvars.copy_context() if self._context is None else self._context
         self._queue.append((item, context.get(caller_of_operation)))
         if self._task is None:
             self._task = asyncio.create_task(self._drain(), context=self._context or contextvars.Context())
