@@ -20,7 +20,7 @@ from functools import partial
 import pytest
 
 from haystack_integrations.tools.mcp import AsyncExecutor
-from haystack_integrations.tools.mcp.executor import ExecutorStartError
+from haystack_integrations.tools.mcp.executor import ExecutorStartError, is_from_caller
 from tests.support.background import in_new_loop, in_thread, together
 from tests.support.rows import rows
 from tests.support.waiting import LIMIT, wait_until, wait_until_async
@@ -289,3 +289,28 @@ def test_a_caller_gets_an_answer_if_its_coroutine_ends_while_the_loop_stops(monk
     executor.shutdown()
     error = future.exception(timeout=LIMIT)
     assert error is None or "shut down" in str(error)
+
+
+@rows("kind", ArithmeticError, RuntimeError, TimeoutError)
+def test_an_error_of_a_signal_handler_ends_the_wait_as_soon_as_a_coroutine_is_handed_over(executor, monkeypatch, kind):
+    loop, begun, cancelled = executor.get_loop(), threading.Event(), threading.Event()
+    hand_over = loop.call_soon_threadsafe
+
+    def hand_over_and_raise(*given):
+        monkeypatch.undo()
+        hand_over(*given)
+        assert begun.wait(LIMIT)
+        raise kind
+
+    async def work():
+        begun.set()
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            cancelled.set()
+
+    monkeypatch.setattr(loop, "call_soon_threadsafe", hand_over_and_raise)
+    with pytest.raises(kind) as failure:
+        executor.run(work())
+    assert is_from_caller(failure.value)
+    assert cancelled.wait(LIMIT)

@@ -192,13 +192,12 @@ class _Operation:
         self, executor: AsyncExecutor, coro: Coroutine[Any, Any, Any], caller: Caller, notify: Callable[[], object]
     ) -> None:
         """
-        Hand a coroutine over to the executor's loop. Thread-safe.
+        Initialize the _Operation.
 
         :param executor: The executor.
         :param coro: The coroutine.
         :param caller: Returns the event loop in which the coroutine's result is awaited.
         :param notify: Wakes the waiter. Called once, in the executor's thread.
-        :raises RuntimeError: If the executor was shut down. The coroutine did not start.
         """
         self._executor = executor
         self.coro = coro
@@ -209,21 +208,32 @@ class _Operation:
         self._result: Any = None
         self._error: BaseException | None = None
         self._has_begun = self._has_ended = False
+
+    def hand_over(self) -> bool:
+        """
+        Hand the coroutine over to the executor's loop. Thread-safe.
+
+        :returns: False if the executor was shut down. Then the coroutine did not start, and the waiter is not woken.
+        """
+        executor = self._executor
         executor._operations.add(self)
         try:
             if not executor._closing:
                 executor._loop.call_soon_threadsafe(self.start)
-                return
+                return True
         except RuntimeError:
-            pass  # the loop was closed since the check
+            if not executor._loop.is_closed():  # of a signal handler
+                raise
         executor._operations.discard(self)
-        coro.close()
-        raise RuntimeError(_SHUT_DOWN)
+        self.coro.close()
+        return False
 
     def start(self) -> None:
         """
         Start the coroutine. Call this in the executor's loop.
         """
+        if self not in self._executor._operations:  # cancelled meanwhile
+            return
         loop = self._executor._loop
         if sys.version_info >= (3, 12):
             # The first step runs here, not in the next iteration of the loop.
@@ -245,20 +255,19 @@ class _Operation:
             task.add_done_callback(retrieve_error)
             raise
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        if self in self._executor._operations:
-            self._executor._operations.remove(self)
-            self._notify()
+            if self in self._executor._operations:  # otherwise it was abandoned
+                self._executor._operations.remove(self)
+                self._notify()
 
     def abandon(self) -> None:
         """
-        Wake the waiter after the executor's loop was closed.
+        Wake the waiter if no more step of the coroutine will run.
         """
         if not self._has_begun:
             self.coro.close()
-        self._end()
+        if self in self._executor._operations:
+            self._executor._operations.remove(self)
+            self._notify()
 
     def cancel(self) -> None:
         """
@@ -272,9 +281,8 @@ class _Operation:
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
-            if not self._has_begun:  # a task cancelled before its first step never runs `_run`
-                self.coro.close()
-                self._end()
+        if not self._has_begun:  # a task cancelled before its first step never runs `_run`
+            self.abandon()
 
     def outcome(self) -> Any:
         """
@@ -476,22 +484,27 @@ class AsyncExecutor:
         operation = _Operation(self, coro, lambda: None, partial(waiter.put, None))
         remaining = None if timeout is None else min(max(timeout, 0), threading.TIMEOUT_MAX)
         pulse: threading.Event | None = None
-        has_ended = False
+        is_handed_over = has_ended = False
         try:
-            while not has_ended:
+            is_handed_over = operation.hand_over()
+            while is_handed_over and not has_ended:
                 try:
                     has_ended = waiter.get(timeout=remaining) is None
                 except queue.Empty:
                     if not has_limit or not _has_pulse(pulse):
-                        msg = f"Operation timed out after {timeout} seconds"
-                        raise TimeoutError(msg) from None
+                        break
                     pulse, remaining = self._request_pulse(), _PULSE_TIMEOUT
-                except Exception as error:  # of a signal handler
-                    error.add_note(_GAVE_UP)
-                    raise
+        except Exception as error:  # of a signal handler, which may raise it as soon as the coroutine is handed over
+            error.add_note(_GAVE_UP)
+            raise
         finally:
             if not has_ended:  # the caller stopped waiting, e.g. because of a KeyboardInterrupt
                 operation.cancel()
+        if not is_handed_over:
+            raise RuntimeError(_SHUT_DOWN)
+        if not has_ended:
+            msg = f"Operation timed out after {timeout} seconds"
+            raise TimeoutError(msg)
         result: T = operation.outcome()
         return result
 
@@ -535,6 +548,8 @@ class AsyncExecutor:
         try:
             operation = _Operation(self, coro, caller or weakref.ref(loop), partial(self._notify, waiter))
             try:
+                if not operation.hand_over():
+                    raise RuntimeError(_SHUT_DOWN)
                 await waiter
             except BaseException:
                 operation.cancel()
