@@ -136,6 +136,8 @@ class TestSearching:
     def test_words_that_find_nothing_are_answered(self, toolset):
         find = toolset["search_tools"]
         assert find.invoke(tool_keywords="xylophone") == "None of 11 tools was found with these words. Try others."
+        for nothing in ({"tool_keywords": ""}, {"tool_keywords": " "}, {}):
+            assert find.invoke(**nothing).startswith("Say what the tool should do")
         assert find.invoke(tool_keywords="number3", k="1").startswith("Loaded, and can be called now: ")
         with pytest.raises(ToolInvocationError, match="search_tools: there is no argument 'words'"):
             find.invoke(words="number3")

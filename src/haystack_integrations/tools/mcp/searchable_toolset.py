@@ -237,6 +237,8 @@ class MCPSearchableToolset(Compound, LiveToolset):
         fitted = fit_arguments_of_own(self.search_tool_name, _ARGUMENT_SCHEMAS, arguments)
         tool_keywords, k = fitted.get("tool_keywords", ""), fitted.get("k")
         admit_call(self.search_tool_name, is_mcp_tool=False)
+        if not tool_keywords.strip():  # Haystack's document stores refuse an empty query
+            return "Say what the tool should do, in words that its name or description is likely to have."
         if self._is_small is None:
             self.warm_up()
         else:
