@@ -31,7 +31,7 @@ from haystack_integrations.tools.mcp import (
     mcp_request_context,
 )
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
-from haystack_integrations.tools.mcp.executor import THREAD_NAME
+from haystack_integrations.tools.mcp.executor import THREAD_NAME, AsyncExecutor
 from tests.support.background import in_thread
 from tests.support.foreign_server import ForeignServer, definition, text_result
 from tests.support.identity_server import IdentityServer
@@ -335,6 +335,33 @@ async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server):
             return [thread.name for thread in threading.enumerate()]
 
         await wait_until_async(lambda: "mcp-haystack-interceptor" not in names(), "the end of the threads")
+
+
+def test_an_interceptor_sends_nothing_while_the_executor_is_shut_down(stdio_server, monkeypatch):
+    began, is_ending, is_over = threading.Event(), threading.Event(), threading.Event()
+
+    def late(call: MCPToolCall, call_next: Any) -> Any:
+        began.set()
+        assert is_ending.wait(LIMIT)
+        try:
+            return call_next(call)
+        finally:
+            is_over.set()
+
+    async def hook() -> None:
+        is_ending.set()
+        await wait_until_async(is_over.is_set, "the end of the interceptor")
+
+    server = stdio_server()
+    with MCPTool("add", server.info(), interceptors=[late]) as tool:
+        call = in_thread(tool.invoke, a=1, b=2)
+        assert began.wait(LIMIT)
+        hooks = AsyncExecutor.before_shutdown
+        monkeypatch.setattr(AsyncExecutor, "before_shutdown", [hook, *hooks])
+        AsyncExecutor.get_instance().shutdown(timeout=LIMIT)
+        with pytest.raises(MCPInvocationError, match="shut down"):
+            call.result(LIMIT)
+    assert server.calls("add") == []
 
 
 def test_loaded_interceptors_wrap_calls_in_a_shared_session(stdio_server):
