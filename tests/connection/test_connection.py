@@ -120,6 +120,7 @@ CONTINUED = MCPPendingCall(tool_name="add", arguments={}, request_state="begun")
     ("subscribe_resource", {"resource": None, "callback": print}, "`resource` must be a URI or a Resource"),
     ("on_list_change", {"callback": print, "lists": 3}, "`lists` must be some of 'tools', 'prompts', 'resources'"),
     ("on_list_change", {"callback": None}, "`callback` must be a function, got NoneType"),
+    ("subscribe_resource", {"resource": "note://a", "callback": "print"}, "`callback` must be a function, got str"),
 )
 def test_invalid_arguments_of_methods_are_refused_before_anything_is_sent(method, arguments, message):
     connection = MCPConnection(COUNTER)
