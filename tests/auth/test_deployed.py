@@ -115,12 +115,14 @@ async def test_entra_is_not_told_to_ask_for_consent_and_refreshes_only_for_the_r
     assert (login["scope"], refresh["scope"]) == (asked, asked)
 
 
-async def test_a_server_that_registers_no_clients_is_an_error_and_nothing_is_guessed() -> None:
-    server = DeployedServer()
+@pytest.mark.parametrize("reads_documents", [False, True])
+async def test_a_server_that_registers_no_clients_is_an_error_and_nothing_is_guessed(reads_documents: bool) -> None:
+    server = DeployedServer(metadata={"client_id_metadata_document_supported": reads_documents})
     with pytest.raises(MCPAuthorizationError) as caught:
         await server.use(server.login())
     assert "the authorization server https://as.test registers no clients" in str(caught.value)
     assert "pass its `client_id`" in str(caught.value)
+    assert ("pass its `client_metadata_url`" in str(caught.value)) is reads_documents
     assert {request.method for request in server.requests if request.url.path != "/mcp"} == {"GET"}
 
 

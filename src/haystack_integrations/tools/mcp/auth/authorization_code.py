@@ -182,10 +182,13 @@ class AuthorizationCode(Flow):
         if known is not None and known.issuer is None and redirect_uri in map(str, known.redirect_uris or []):
             return known
         if server.registration_endpoint is None:
+            refused = "" if document is None else ", and it takes no `client_metadata_url`"
+            is_read = server.client_id_metadata_document_supported
+            document_instead = ", or publish a Client ID Metadata Document, and pass its `client_metadata_url`"
             msg = (
                 f"the authorization server {server.issuer} registers no clients (its metadata have no "
-                "`registration_endpoint`). Register one there by hand, and pass its `client_id`; if it reads Client ID "
-                "Metadata Documents, you can publish one instead, and pass its `client_metadata_url`"
+                f"`registration_endpoint`{refused}). Register one there by hand, and pass its `client_id`"
+                f"{document_instead if is_read else ''}"
             )
             raise MCPAuthorizationError(msg)
         metadata = {
