@@ -333,6 +333,9 @@ class InterceptedCall:
         is_given_up = False
         tasks: list[asyncio.Task[Any] | None] = []
         executor = AsyncExecutor.get_instance()
+        if executor.get_loop() is not asyncio.get_running_loop():
+            msg = "the AsyncExecutor was shut down."
+            raise self._error(msg)
 
         async def go_on(following: MCPToolCall) -> types.CallToolResult:
             if is_given_up:
