@@ -404,6 +404,11 @@ class Session(SessionOwner):
             self.life.end(describe_error(failure), SessionState.LOST if opened.done() else SessionState.CLOSED)
             if not opened.done():
                 opened.set_exception(failure)
+        except BaseException as error:
+            if isinstance(error, GeneratorExit) or opened.done():
+                raise
+            self.life.end(_raised_by_server(error), SessionState.CLOSED)
+            opened.set_exception(self._not_opened(_raised_by_server(error)))
         finally:
             self._watchdog.stop()
             opened.cancel()  # no effect if it is done
@@ -564,11 +569,16 @@ class Session(SessionOwner):
             raise  # not redacted: the state must go back to the server as it is
         except Exception as error:
             failure = error
+        except GeneratorExit:
+            raise
         except asyncio.CancelledError:
             if not in_flight.is_only_given_up:
                 raise
             is_over = self.life.ended_event.is_set()
             failure = unanswered(self.life.reason or "the session ended") if is_over else DeadlineError()
+        except BaseException as error:
+            failure = unanswered(_raised_by_server(error))
+            failure.__cause__ = error
         finally:
             current_request.set(None)
             self._watchdog.end(in_flight)
@@ -624,6 +634,11 @@ class Session(SessionOwner):
         How many requests are under way.
         """
         return len(self._watchdog.requests)
+
+
+def _raised_by_server(error: BaseException) -> str:
+    # A BaseException from a server in this process must end neither the loop nor the caller's program.
+    return f"the server raised {type(error).__name__}"
 
 
 def _kill(sessions: Iterable[Session]) -> None:
