@@ -14,7 +14,7 @@ import logging
 import threading
 import uuid
 from base64 import b64encode
-from collections import UserString
+from collections import UserString, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -112,7 +112,10 @@ async def test_objects_are_structured_content_and_so_are_other_values_with_a_sch
     (Color.RED, "red like a rose"),
     (Decimal("1.50"), "1.50"),
     (uuid.UUID(int=7), "00000000-0000-0000-0000-000000000007"),
+    ({"a": 1}.keys(), '["a"]'),
+    (range(2), "[0, 1]"),
     (UserString("a"), "a"),
+    ({"b": deque([1])}, '{"b": [1]}'),
 )
 async def test_the_model_sees_one_value_as_text_and_several_as_json(returned, value: Any, text: str):
     assert (await returned(value)).content[0].text == text
@@ -162,7 +165,7 @@ async def test_a_tool_result_is_sent_unchanged(returned):
 async def test_values_of_haystack_and_python_are_sent_as_json_and_only_texts_are_cut(returned):
     an_id = uuid.uuid4()
     values = {
-        "color": (Color.RED, "red like a r..."),
+        "color": (Color.RED, "red like a rose"),
         "path": (Path("shelf"), "shelf"),
         "id": (an_id, str(an_id)),
         "day": (dt.datetime(2026, 7, 28, tzinfo=dt.UTC), "2026-07-28T00:00:00Z"),
@@ -171,6 +174,7 @@ async def test_values_of_haystack_and_python_are_sent_as_json_and_only_texts_are
         "no day": (NaTType(2026, 7, 28), None),
         "secret": (Secret.from_token("hunter2"), None),
         "bytes": (b"abc", "YWJj"),
+        "object": (object(), "<object>"),
         "text": ("well" * 100, "wellwellwell..."),
     }
     value = {name: given for name, (given, _) in values.items()}

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence, Set, ValuesView
 from dataclasses import dataclass, field
 from enum import Enum
 from math import isfinite
@@ -85,7 +85,8 @@ class JsonWriter:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, Enum):
-            return self.write(value.value)
+            # The value of an Enum is never cut, because the beginning of it would not be a member.
+            return well_formed(value.value) if isinstance(value.value, str) else self.write(value.value)
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, int):
@@ -140,7 +141,10 @@ class JsonWriter:
             convert = getattr(value, conversion, None)
             if callable(convert) and not isinstance(value, type):
                 return self.write(convert())
-        written = to_jsonable_python(value, bytes_mode="base64", fallback=str)
+        # For example, the keys of a dictionary, a range or a deque, but not classes that define `__str__`.
+        if isinstance(value, Sequence | Set | ValuesView) and type(value).__str__ is object.__str__:
+            return self._list(list(value))
+        written = to_jsonable_python(value, bytes_mode="base64", fallback=_fallback_text)
         return well_formed(written) if isinstance(written, str) else written
 
     def _haystack_object(self, value: Any) -> dict[str, Any]:
@@ -177,7 +181,7 @@ class JsonWriter:
         }
         if haystack_fields and isinstance(model, RootModel):
             return self.write(model.root)
-        written = model.model_dump(mode="json", exclude=set(haystack_fields), by_alias=False, fallback=str)
+        written = model.model_dump(mode="json", exclude=set(haystack_fields), by_alias=False, fallback=_fallback_text)
         return self.write({**written, **haystack_fields} if isinstance(written, dict) else written)
 
 
@@ -214,6 +218,13 @@ def _json_key(key: Any) -> str:
     if isinstance(key, Enum):
         key = key.value
     return well_formed(key if isinstance(key, str) else str(key))
+
+
+def _fallback_text(value: Any) -> str:
+    # The default form is replaced, because it has an address in memory, which is of no use to clients.
+    kind: Any = type(value)
+    is_default = kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__
+    return f"<{kind.__name__}>" if is_default else str(value)
 
 
 @dataclass(frozen=True)
