@@ -91,6 +91,11 @@ def test_arguments_get_names_that_all_model_providers_accept(names, safe):
     assert [*schema["properties"]] == names
 
 
+def test_the_title_of_a_renamed_argument_cannot_hide_text():
+    schema, _ = with_safe_arguments({"type": "object", "properties": {"a\u200b[b]": {}}})
+    assert schema["properties"] == {"a_b": {"title": "a[b]"}}
+
+
 @rows(
     ("wanted", "available", "said"),
     (["ADD"], ["add", "echo"], "Did you mean 'add'? Available tools: add, echo"),

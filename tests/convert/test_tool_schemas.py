@@ -8,7 +8,8 @@ import pytest
 from haystack.tools import Tool
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
-from haystack_integrations.tools.mcp.convert.tool_schemas import normalize_parameters, without_properties
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
+from haystack_integrations.tools.mcp.convert.tool_schemas import map_strings, normalize_parameters, without_properties
 from tests.support.rows import rows
 
 A, B, C = {"type": "string"}, {"type": "integer"}, {"type": "object", "properties": {"c": {"type": "boolean"}}}
@@ -247,6 +248,11 @@ class TestRejections:
             deep = [deep]
         with pytest.raises(ValueError, match="nested too deeply"):
             normalize_property({"default": deep})
+
+
+def test_a_pattern_keeps_its_meaning_without_its_invisible_characters():
+    value = {"pattern": {"pattern": "^[^\x00-\x1f\u200b]$"}}
+    assert map_strings(value, visible_text) == {"pattern": {"pattern": r"^[^\u0000-\u001f\u200b]$"}}
 
 
 class TestHiddenProperties:

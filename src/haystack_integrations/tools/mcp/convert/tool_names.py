@@ -14,6 +14,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import Field
 
+from haystack_integrations.tools.mcp.convert.server_texts import visible_text
+
 _MAX_LENGTH: Final = 64
 # How many names a message lists at most, and how many it suggests.
 _FEW_NAMES: Final = 10
@@ -114,7 +116,9 @@ def with_safe_arguments(schema: dict[str, Any]) -> tuple[dict[str, Any], dict[st
     # Constraints that relate several arguments are dropped, so the new schema accepts more.
     result = {key: value for key, value in schema.items() if key not in ("dependentRequired", "dependentSchemas")}
     result["properties"] = {
-        renamed.get(name, name): {"title": name, **each} if name in renamed and isinstance(each, dict) else each
+        renamed.get(name, name): {"title": visible_text(name), **each}
+        if name in renamed and isinstance(each, dict)
+        else each
         for name, each in schema["properties"].items()
     }
     if "required" in schema:

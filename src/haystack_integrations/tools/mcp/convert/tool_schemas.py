@@ -21,6 +21,7 @@ from urllib.parse import unquote
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from haystack_integrations.tools.mcp.convert.arguments import at_pointer
+from haystack_integrations.tools.mcp.convert.server_texts import escaped_text
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -207,13 +208,21 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
 
     :param value: The value. It is not changed.
     :param change: Takes a string and returns the new one.
-    :returns: The changed value.
+    :returns: The changed value. Strings that became equal occur only once in a list of strings. The `pattern` of a
+        schema keeps its meaning: its invisible characters are escaped.
     """
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
-        return {change(name): map_strings(each, change) for name, each in value.items()}
-    return [map_strings(each, change) for each in value] if isinstance(value, list) else value
+        result = {change(name): map_strings(each, change) for name, each in value.items()}
+        if isinstance(pattern := value.get("pattern"), str):
+            result[change("pattern")] = escaped_text(pattern)
+        return result
+    if isinstance(value, list):
+        changed = [map_strings(each, change) for each in value]
+        is_shorter = changed != value and all(isinstance(each, str) for each in changed)
+        return [*dict.fromkeys(changed)] if is_shorter else changed
+    return value
 
 
 def shortened(text: str) -> str:
