@@ -81,6 +81,16 @@ def test_a_tool_may_have_its_own_limit_and_other_tools_are_not_counted(toolset):
     toolset["echo"].invoke(text="x")  # outside the block
 
 
+def test_a_call_that_a_block_within_a_block_refuses_is_not_counted_in_the_outer_one(toolset):
+    with call_budget(max_calls=2) as outer:
+        with call_budget(max_calls=1) as inner:
+            toolset["echo"].invoke(text="x")
+            with pytest.raises(MCPCallRefusedError, match="the limit of 1 tool call is reached"):
+                toolset["echo"].invoke(text="x")
+        assert (outer.calls, inner.calls, inner.refused) == (1, 1, 1)
+        toolset["echo"].invoke(text="x")
+
+
 def test_calls_of_other_tools_are_not_counted(toolset):
     mine = Tool("mine", "", {"type": "object", "properties": {}}, lambda: "fine")
     with call_budget(max_calls=0) as budget:

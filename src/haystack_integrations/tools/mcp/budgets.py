@@ -168,7 +168,7 @@ class MCPCallBudget:
         """
         The number of calls that were made, by tool.
         """
-        return dict(self._made_calls)
+        return {name: count for name, count in dict(self._made_calls).items() if count}
 
     def _admit(self, tool_name: str) -> None:
         with self._lock:
@@ -185,6 +185,10 @@ class MCPCallBudget:
             raise MCPBudgetExceededError(msg)
         raise MCPCallRefusedError(REFUSAL_MESSAGE.format(tool_name=tool_name, limit=limit), tool_name)
 
+    def _give_back(self, tool_name: str) -> None:
+        with self._lock:
+            self._made_calls[tool_name] -= 1
+
 
 # The budgets of the blocks in which this code runs, outermost first.
 call_budgets: Final[ContextVar[tuple[MCPCallBudget, ...]]] = ContextVar("haystack_mcp_call_budgets", default=())
@@ -198,9 +202,16 @@ def admit_call(tool_name: str, *, is_mcp_tool: bool = True) -> None:
     :param is_mcp_tool: Whether it is a tool of a server. Other tools count only in budgets that name them.
     :raises MCPCallRefusedError: If a budget is used up.
     """
+    admitted: list[MCPCallBudget] = []
     for budget in call_budgets.get():
         if is_mcp_tool if budget._tools is None else tool_name in budget._tools:
-            budget._admit(tool_name)
+            try:
+                budget._admit(tool_name)
+            except (MCPBudgetExceededError, MCPCallRefusedError):
+                for outer in admitted:
+                    outer._give_back(tool_name)
+                raise
+            admitted.append(budget)
 
 
 @contextmanager
@@ -218,7 +229,7 @@ def call_budget(
     A call over the limit is not sent. The model gets an error in place of its result, and answers in words. The budget
     applies to everything that runs in the block, e.g. `agent.run` or `await agent.run_async`, in all threads and tasks
     that Haystack starts for it. Each block has its own budget, even if several blocks run one Agent at the same time.
-    In nested blocks, all budgets apply, and a call that an inner one refuses counts in the outer ones.
+    In nested blocks, all budgets apply.
 
     ```python
     from haystack_integrations.tools.mcp import call_budget
