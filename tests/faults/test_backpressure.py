@@ -119,9 +119,14 @@ def test_a_call_waits_for_a_busy_server_no_longer_than_its_timeout(shared_http_s
 def test_a_read_waits_for_a_busy_server_no_longer_than_its_timeout(shared_http_server, kind):
     refusing = gateway(lambda _: busy(429, "600"))
     info = kind.reach(shared_http_server(kind.transport, *kind.options).url, http_transport=refusing)
-    with MCPConnection(info, invocation_timeout=1) as connection:
+    with MCPConnection(info, invocation_timeout=LIMIT, connection_timeout=1) as connection:
+        connection.open()
+        for _ in range(2):
+            with pytest.raises(MCPConnectionError, match="wants no requests for") as raised:
+                connection.request("tools/call", {"name": "echo", "arguments": {"text": "x"}}, may_repeat=True)
+            assert not isinstance(raised.value, TimeoutError)
         with pytest.raises(MCPConnectionError, match="timed out after 1 seconds: the server wants no requests for"):
-            connection.request("tools/call", {"name": "echo", "arguments": {"text": "x"}}, may_repeat=True)
+            connection.list_tools()
     assert refusing.calls == 1
 
 

@@ -769,7 +769,7 @@ class MCPConnection(Reading, Watching, OperationRunner, ContextManaged):
         return await self._with_session(
             lambda supervisor: supervisor.read(
                 operation,
-                lambda session: session.read(operation, read),
+                lambda session: session.read(operation, read, timeout),
                 self.connection_timeout,
                 timeout,
                 may_repeat=may_repeat,

@@ -75,11 +75,13 @@ class InFlightRequest:
     :param deadline: When it is given up, in the seconds of `time.monotonic`; None for never.
     :param max_silence: After how many seconds of silence the session may be given up; None for never.
     :param ping_interval: After how many seconds of silence the server is pinged; None for no pings.
+    :param awaited_until: When its caller stops waiting, in the seconds of `time.monotonic`; None for never.
     """
 
     deadline: float | None = None
     max_silence: float | None = None
     ping_interval: float | None = None
+    awaited_until: float | None = None
     task: asyncio.Task[Any] = field(init=False, default_factory=cast("Any", asyncio.current_task))
     caller: Caller | None = field(init=False, default_factory=caller_of_operation.get)
     has_ended: bool = field(init=False, default=False)
@@ -100,7 +102,8 @@ class InFlightRequest:
         """
         How much longer it may take, in seconds; None for no limit.
         """
-        return None if self.deadline is None else max(self.deadline - monotonic(), 0.0)
+        end = self.awaited_until if self.deadline is None else self.deadline
+        return None if end is None else max(end - monotonic(), 0.0)
 
     def extend(self, seconds: float) -> None:
         """
@@ -110,6 +113,8 @@ class InFlightRequest:
         """
         if self.deadline is not None:
             self.deadline += seconds
+        if self.awaited_until is not None:
+            self.awaited_until += seconds
 
     def give_up(self) -> None:
         """
@@ -517,12 +522,16 @@ class Session(SessionOwner):
             self.task_only_tools = frozenset(tool.name for tool in tools if needs_tasks(tool))
         return listing
 
-    def read(self, operation: str, read: Callable[[MCPClient], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+    def read(
+        self, operation: str, read: Callable[[MCPClient], Awaitable[T]], timeout: float | None = None
+    ) -> Coroutine[Any, Any, T]:
         """
         Read something from the server. Await this in a task of the session's loop.
 
         :param operation: Name of the operation, for errors.
         :param read: Reads it, with the client.
+        :param timeout: After how many seconds the caller gives up; None for never. The read fails at once if the server
+            has asked for a longer pause.
         :returns: A coroutine that returns the result. It raises ReadInterruptedError if the connection broke meanwhile,
             and MCPConnectionError if it fails otherwise.
         """
@@ -531,7 +540,8 @@ class Session(SessionOwner):
             msg = f"{failed_to(operation, self._server)}: {reason}"
             return ReadInterruptedError(msg, operation=operation)
 
-        return self.answer(read(self.client), interrupted)
+        awaited_until = None if timeout is None else monotonic() + timeout
+        return self.answer(read(self.client), interrupted, InFlightRequest(awaited_until=awaited_until))
 
     async def answer(
         self, request: Awaitable[T], unanswered: Callable[[str], Exception], in_flight: InFlightRequest | None = None

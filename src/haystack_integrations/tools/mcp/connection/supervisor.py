@@ -509,7 +509,8 @@ class Supervisor:
                     attempt = 0  # earlier attempts may have failed because the server was restarting
                 pause = self.delay(attempt)
                 paused += pause
-                if attempt == self.max_retries or paused > connection_timeout:
+                is_for_long = self.throttle.seconds > timeout
+                if attempt == self.max_retries or paused > connection_timeout or is_for_long:
                     raise
             attempt += 1
             await asyncio.sleep(pause)
