@@ -269,6 +269,16 @@ async def test_each_login_registers_a_client_which_refreshes_use_until_it_is_for
     assert [form["client_id"] for form in network.forms()] == ["old", "registered"]
 
 
+async def test_no_login_follows_if_a_gateway_answers_404_to_everything() -> None:
+    server, storage = DeployedServer(), InMemoryTokenStorage()
+    auth = server.person(client_id="me", token_storage=storage)
+    record = {"tokens": {"access_token": "over", "refresh_token": "r"}, "authorization_server": server.metadata}
+    await storage.save(auth.holder_of(None).key, {**record, "expires_at": 1})
+    auth.clients = lambda: httpx2.AsyncClient(transport=httpx2.MockTransport(lambda _: httpx2.Response(404)))
+    with pytest.raises(MCPAuthorizationError, match=r"refreshing the token at .*: .* answered with HTTP 404"):
+        await server.use(auth)
+
+
 @rows("options, asked_for", ({}, "read write"), ({"scopes": ["read"]}, "read"))
 @pytest.mark.parametrize("keep", [lambda storage: storage, SDKTokenStorage], ids=["ours", "sdk"])
 async def test_a_new_login_asks_for_the_scopes_of_the_previous_one_unless_they_are_configured(

@@ -15,6 +15,8 @@ import anyio
 import pytest
 from fastmcp import Client, FastMCP
 from fastmcp.dependencies import Depends
+from fastmcp.exceptions import ResourceError
+from fastmcp.server.middleware import Middleware, MiddlewareContext
 from haystack import Document
 from haystack.dataclasses import ByteStream
 from haystack.document_stores.in_memory import InMemoryDocumentStore
@@ -198,3 +200,22 @@ async def test_the_timeout_includes_dependencies(store: CountingStore) -> None:
     async with client_of(store, ServeOptions(bound={"filters": Depends(too_slow)}, timeout=0.2)) as client:
         with anyio.fail_after(30), pytest.raises(MCPError, match=r"Reading from 'kb' took longer than 0\.2 s"):
             await client.read_resource("documents://kb")
+
+
+async def test_middleware_sees_the_error_of_a_slow_store_as_an_error_of_a_resource(store: CountingStore):
+    class Noting(Middleware):
+        async def on_read_resource(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
+            try:
+                return await call_next(context)
+            except ResourceError as error:
+                noted.append(str(error))
+                raise
+
+    noted: list[str] = []
+    may_answer = threading.Event()
+    store.filter_documents = Mock(side_effect=lambda **_: may_answer.wait(60))
+    async with client_of(store, ServeOptions(timeout=0.2), middleware=[Noting()]) as client:
+        with pytest.raises(MCPError):
+            await client.read_resource("documents://kb")
+        may_answer.set()
+    assert noted == ["Reading from 'kb' took longer than 0.2 s"]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
@@ -127,6 +128,28 @@ def test_a_schema_shows_what_is_required_and_the_defaults() -> None:
     defaults = {name: each["default"] for name, each in schema["properties"].items() if "default" in each}
     assert defaults == {"policy": "skip", "top_k": None}
     assert InputSchema({}).json_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+MESSAGES = [
+    ChatMessage.from_user(content_parts=["a", ImageContent(PIXEL, "image/png")]),
+    ChatMessage.from_assistant("a", tool_calls=[ToolCall("add", {"a": 1}, id="1")]),
+    ChatMessage.from_tool("2", origin=ToolCall("add", {"a": 1}, id="1")),
+]
+
+
+@rows("include_embeddings", False, True)
+def test_haystacks_json_of_an_output_fits_its_schema(include_embeddings: bool) -> None:
+    written = {
+        "named": {"a": [Document(content="a", score=0.5, meta={"k": 1}).to_dict(flatten=False)]},
+        "messages": [message.to_dict() for message in MESSAGES],
+        "last": MESSAGES[0].to_dict(),
+    }
+    declared = {"named": dict[str, list[Document]], "messages": list[ChatMessage], "last": ChatMessage | None}
+    schema = output_schema(declared, include_embeddings=include_embeddings)
+
+    for value in (written, {}):
+        Draft202012Validator(schema).validate(value)
+    assert ("embedding" in json.dumps(schema)) == include_embeddings
 
 
 @rows(

@@ -316,6 +316,17 @@ class TestStateInputs:
             asyncio.run(tool.call_async(user=None))
         assert server.calls == [("search", sent), *[("search", {"user": None})] * 2]
 
+    def test_required_inputs_are_also_known_at_the_first_call_which_warms_up(self):
+        parameters = {"type": "object", "properties": {"user": {}, "group": {}}, "required": ["user"]}
+        server = ForeignServer(definition("search", parameters))
+        for is_async in (False, True):
+            tool = MCPTool("search", server.info, inputs_from_state={"user": "user", "group": "group"})
+            for _ in range(2):
+                given = {"user": None, "group": None}
+                asyncio.run(tool.invoke_async(**given)) if is_async else tool.invoke(**given)
+            tool.close()
+        assert server.calls == [("search", {"user": None})] * 4
+
 
 def first_letter(value: Any) -> str:
     return str(value)[0]

@@ -88,6 +88,7 @@ FINE: dict[Any, dict[str, Any]] = {
     (MCPToolset, {"tool_names": [""]}, r"`tool_names` \(0\) must have at least 1 character"),
     (MCPToolset, {"connection_timeout": 0}, "`connection_timeout` must be a positive number"),
     (MCPToolset, {"tool_name_prefix": "my.server"}, "`tool_name_prefix` must match pattern .*, got 'my.server'"),
+    *((MCPToolset, {"tool_name_prefix": each}, "`tool_name_prefix` must") for each in ("", "x" * 33, "a\n", "ä")),
     (MCPToolset, {"outputs_to_string": {"add": "source"}}, r"`outputs_to_string` \(add\) must be a valid dict"),
     (MCPToolset, {"tool_overrides": {"add": {"nam": "x"}}}, "ToolOverride has no .* Did you mean `name`"),
     (MCPToolset, {"tool_overrides": {"add": {"name": "a b"}}}, "tool 'add': ToolOverride: `name` must match"),
