@@ -12,10 +12,12 @@ import contextlib
 import logging
 import threading
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx2
 import pytest
+from mcp.server.mcpserver import MCPServer
 
 from haystack_integrations.tools.mcp import (
     InProcessServerInfo,
@@ -264,6 +266,25 @@ def test_a_server_that_does_not_answer_delays_only_the_first_warm_up():
         toolset.connection.connection_timeout = 600
         in_thread(toolset.warm_up).result(LIMIT)
         assert list(toolset) == []
+
+
+def test_the_end_of_a_block_also_ends_an_attempt_in_the_background():
+    begun, ended = [], []
+
+    @asynccontextmanager
+    async def hang(server):
+        begun.append(server)
+        try:
+            await asyncio.sleep(10 * LIMIT)
+            yield
+        finally:
+            ended.append(server)
+
+    info = InProcessServerInfo(MCPServer("hanging", lifespan=hang))
+    with MCPToolset(info, required=False, connection_timeout=0.3) as toolset:
+        toolset.connection.connection_timeout = 10 * LIMIT
+        wait_until(lambda: len(begun) == 2, "the first attempt in the background")
+    wait_until(lambda: len(ended) == 2, "the end of that attempt")
 
 
 def test_a_tool_that_a_reachable_optional_server_does_not_have_is_still_an_error():

@@ -461,7 +461,8 @@ class MCPToolset(Reading, Watching, ToolBase, LiveToolset):
             return True
         try:
             if not super()._is_current():
-                self._load_listing(await self._connection._open_async())
+                # Not counted as a use of the connection: the end of a `with` block ends the attempt, too.
+                self._load_listing(await self._connection._cached_listing())
         except MCPConnectionError as error:
             if self._unreachable_error is not None:
                 self._unreachable_error = error.with_traceback(None)
