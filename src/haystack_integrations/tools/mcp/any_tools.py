@@ -34,7 +34,7 @@ from haystack_integrations.tools.mcp.errors import (
     MCPToolFailedError,
     MCPToolNotFoundError,
 )
-from haystack_integrations.tools.mcp.executor import AsyncExecutor, running_loop
+from haystack_integrations.tools.mcp.executor import AsyncExecutor, ExecutorStartError, running_loop
 from haystack_integrations.tools.mcp.haystack_compat import HAS_ASYNC_FUNCTION
 from haystack_integrations.tools.mcp.mcp_tool import MCPTool
 from haystack_integrations.tools.mcp.tool_base import HasConnection
@@ -103,7 +103,7 @@ def warm_up_toolsets(toolsets: Sequence[HasConnection | Tool | Toolset]) -> None
     :param toolsets: The tools of an Agent: MCPToolsets, MCPTools, and others.
     :raises MCPConnectionError: If several of them fail, after all were tried. If one fails, its own error is raised.
     """
-    AsyncExecutor.get_instance().run(warm_up_toolsets_async(toolsets))
+    _executor().run(warm_up_toolsets_async(toolsets))
 
 
 def try_to_warm_up(toolsets: Sequence[HasConnection]) -> list[BaseException | None]:
@@ -112,14 +112,23 @@ def try_to_warm_up(toolsets: Sequence[HasConnection]) -> list[BaseException | No
 
     :param toolsets: MCPToolsets and MCPTools.
     :returns: For each of them, in order, its error, or None if it is warm.
+    :raises MCPConnectionError: If warming up could not even start.
     """
-    return AsyncExecutor.get_instance().run(_warm_up_all(toolsets))
+    return _executor().run(_warm_up_all(toolsets))
 
 
 async def _warm_up_all(toolsets: Sequence[Any]) -> list[BaseException | None]:
     warming = (call_async(toolset, "warm_up") for toolset in toolsets)
     outcomes: list[BaseException | None] = await asyncio.gather(*warming, return_exceptions=True)
     return outcomes
+
+
+def _executor() -> AsyncExecutor:
+    try:
+        return AsyncExecutor.get_instance()
+    except ExecutorStartError as error:
+        msg = f"The toolsets could not be warmed up: {error}."
+        raise MCPConnectionError(msg, operation="warm_up") from error
 
 
 def _items_with(tools: Any, *methods: str) -> Iterator[Any]:
