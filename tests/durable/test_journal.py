@@ -485,6 +485,17 @@ def test_a_journal_of_another_version_or_with_damage_is_an_error_and_nothing_run
     assert len(bank.calls) == 1
 
 
+def test_a_run_that_cannot_be_read_is_free_for_another_process_at_once(journal, tools):
+    with contextlib.suppress(KeyError), journal.run("run"):
+        tools["pay"].call(amount=1)
+        raise KeyError
+    change(journal, "UPDATE mcp_entries SET result = '{\"oops'")
+    with pytest.raises(MCPRunError, match="it is damaged"), journal.run("run"):
+        pass
+    [run] = journal.runs()
+    assert (run.state, run.worker, run.error.partition(":")[0]) == ("unfinished", None, "MCPRunError")
+
+
 def test_retried_calls_and_values_are_found_when_the_run_is_continued(journal, bank, tools, monkeypatch):
     insert, failures = journal._store.insert, [MCPRunError("The journal cannot be used: it is locked"), OSError("gone")]
 

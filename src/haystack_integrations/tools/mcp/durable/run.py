@@ -810,7 +810,14 @@ class DurableRun:
                 f"again after {self._seconds:.0f} seconds, or use another name for this run."
             )
             raise MCPRunElsewhereError(msg)
-        return self._run_class(self._store, self.name, lease, self._seconds, asked_at + self._seconds, self._on_unknown)
+        try:
+            return self._run_class(
+                self._store, self.name, lease, self._seconds, asked_at + self._seconds, self._on_unknown
+            )
+        except MCPRunError as error:
+            # For example, the encryption key is wrong. A process that can read the run need not wait for this lease.
+            self._store.release(lease, state="open", error=f"{type(error).__name__}: {error}")
+            raise
 
     def _close(self, opened: OpenRun, error: BaseException | None) -> None:
         opened.end(error)
