@@ -17,7 +17,7 @@ from haystack.tools import Tool
 from haystack.tools.errors import ToolInvocationError
 
 from haystack_integrations.tools.mcp import MCPResourceToolset, MCPSearchableToolset, MCPToolset, call_budget
-from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError
+from haystack_integrations.tools.mcp.errors import MCPBudgetExceededError, MCPCallRefusedError, MCPConfigurationError
 from tests.servers import inprocess
 from tests.support.executors import agent_of, recorded_traces, results_of, run
 from tests.support.in_process import COUNTER
@@ -130,3 +130,14 @@ def test_a_model_that_keeps_calling_can_be_stopped(toolset):
     twin = pickle.loads(pickle.dumps(error))  # noqa: S301
     assert (twin.message, twin.messages) == (error.message, error.messages)
     assert len(agent.chat_generator.turns) == 4
+
+
+@rows(
+    ("parameters", "reason"),
+    ({"max_calls": -1}, "`max_calls` must be greater than or equal to 0, got -1"),
+    ({"max_calls_per_tool": {"echo": "2"}}, r"`max_calls_per_tool` \(echo\) must be a valid integer"),
+    ({"tools": "echo"}, "`tools` must be a valid list"),
+)
+def test_a_wrong_parameter_is_refused(parameters, reason):
+    with pytest.raises(MCPConfigurationError, match=reason), call_budget(**parameters):
+        pytest.fail("the block is entered")

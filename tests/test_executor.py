@@ -180,6 +180,20 @@ class TestRunAsync:
             await caller
         await wait_until_async(lambda: sleeper.was_cancelled, "its end")
 
+    async def test_run_async_leaves_no_reference_cycles(self, executor):
+        class Seconds(float):
+            """A number that supports weak references."""
+
+        timeout = Seconds(LIMIT)
+        reference = weakref.ref(timeout)
+        gc.disable()
+        try:
+            await executor.run_async(asyncio.sleep(0), timeout=timeout)
+            del timeout
+            assert reference() is None
+        finally:
+            gc.enable()
+
     def test_run_async_keeps_no_closed_loop_alive_and_does_not_affect_others(self, executor, caplog):
         go_on = asyncio.Event()
         loop = asyncio.new_event_loop()

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 from haystack import Document, Pipeline
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ImageContent, TextContent
+from haystack.document_stores.in_memory import InMemoryDocumentStore
 from mcp import types
 
+from haystack_integrations.components.fetchers.mcp import MCPResourceFetcher
 from haystack_integrations.components.tools.mcp import MCPToolRunner
 from haystack_integrations.tools.mcp import (
     MCPInvocationError,
@@ -107,6 +111,18 @@ def test_the_inputs_are_declared_and_required_as_configured(adder):
     assert inputs_of(given) == {"arguments": False, "numbers": False}
     assert given.__haystack_input__._sockets_dict["numbers"].type == list[float]
     assert not given.tool.connection.is_ready
+
+
+def test_a_tool_runner_connects_to_components_for_documents_and_links(adder):
+    pipeline, store = Pipeline(), InMemoryDocumentStore()
+    pipeline.add_component("retriever", InMemoryBM25Retriever(store))
+    pipeline.add_component("runner", MCPToolRunner(adder.tool(), {"numbers": list[Document]}))
+    pipeline.add_component("writer", DocumentWriter(store))
+    pipeline.add_component("fetcher", MCPResourceFetcher(adder.info))
+    # Pipelines refuse connections between different types.
+    pipeline.connect("retriever.documents", "runner.numbers")
+    pipeline.connect("runner.documents", "writer.documents")
+    pipeline.connect("runner.links", "fetcher.uris")
 
 
 def test_the_default_inputs_are_those_that_the_server_declares(adder):

@@ -7,14 +7,19 @@ MCPConnection as users have it: a server without tool objects, sync and async, a
 """
 
 import asyncio
+import itertools
 import pickle
 import threading
+from time import monotonic
 from typing import Any
 
 import pytest
 from mcp.server import MCPServer
 
 from haystack_integrations.tools.mcp import AsyncExecutor, InProcessServerInfo, MCPConnection, MCPInvocationError
+from haystack_integrations.tools.mcp.connection.gate import Gate
+from haystack_integrations.tools.mcp.connection.requests import call_request
+from haystack_integrations.tools.mcp.connection.supervisor import Supervisor
 from haystack_integrations.tools.mcp.errors import MCPTimeoutError
 from haystack_integrations.tools.mcp.pending_calls import MCPPendingCall
 from tests.support.background import text
@@ -54,6 +59,27 @@ def test_the_status_follows_the_whole_life_of_a_connection():
     connection.close()
     assert connection.status().state == "closed"
     assert connection.generation == 0
+
+
+def test_a_session_that_ends_and_a_connection_that_is_closed_while_they_are_looked_at_do_no_harm():
+    def now_and_then(value: Any) -> Any:
+        values = itertools.cycle([value, None])
+        return property(lambda _: next(values), lambda *_: None)
+
+    with MCPConnection(COUNTER, share=False) as connection:
+        sessions = connection._server_sessions
+        assert sessions is not None
+        supervisor, gate = sessions.default, sessions.default.gate
+        session = supervisor.session
+        gate.__class__ = type("Gate", (type(gate),), {"_open_until": now_and_then(monotonic() + LIMIT)})
+        supervisor.__class__ = type("Supervisor", (type(supervisor),), {"session": now_and_then(session)})
+        for _ in range(2):
+            connection.status()
+            connection._latest_definition("add")
+        supervisor.__class__, gate.__class__ = Supervisor, Gate
+        connection.__class__ = type("Connection", (MCPConnection,), {"_server_sessions": now_and_then(sessions)})
+        connection._call(call_request("add", {}))[0].close()
+        connection.__class__ = MCPConnection
 
 
 def test_a_timeout_reports_a_blocked_event_loop(monkeypatch):

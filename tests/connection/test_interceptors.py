@@ -337,6 +337,28 @@ async def test_a_cancelled_caller_cancels_the_call_on_the_server(stdio_server):
         await wait_until_async(lambda: "mcp-haystack-interceptor" not in names(), "the end of the threads")
 
 
+async def test_a_repetition_that_does_not_run_leaves_open_whether_a_cancelled_call_ran():
+    server = ForeignServer(definition("look", annotations=types.ToolAnnotations(read_only_hint=True)))
+    arrived = asyncio.Event()
+
+    async def silent(_context: Any, _params: types.CallToolRequestParams) -> types.CallToolResult:
+        arrived.set()
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    async def repeating(call: MCPToolCall, call_next: Any) -> Any:
+        first = asyncio.create_task(call_next(call))
+        await arrived.wait()
+        first.cancel()
+        return await call_next(call.override(headers={"X-Attempt": "2"}))  # which no server in this process takes
+
+    server.info.server.add_request_handler("tools/call", types.CallToolRequestParams, silent)
+    options = {"tool_options": ToolOptions(retry_idempotent=True)}
+    with MCPToolset(server.info, **options, interceptors=[repeating]) as toolset:
+        with pytest.raises(MCPOutcomeUnknownError, match="The tool may have run"):
+            await toolset["look"].call_async()
+
+
 def test_an_interceptor_sends_nothing_while_the_executor_is_shut_down(stdio_server, monkeypatch):
     began, is_ending, is_over = threading.Event(), threading.Event(), threading.Event()
 

@@ -8,6 +8,7 @@ that can happen. HTTP errors are reported with their status, and unknown session
 """
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Callable
 from copy import copy
@@ -307,6 +308,29 @@ async def test_a_server_that_failed_five_of_the_last_ten_calls_is_left_alone(pau
         else:
             gate.failed("it is broken", monotonic() if outcome == "F" else began)
     assert gate.state == state
+
+
+async def test_places_are_passed_on_in_order_and_not_lost_to_cancelled_calls():
+    gate = Gate("the server", max_in_flight=1, pause=None)
+    first = await gate.enter(None)
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        place = await gate.enter(None)
+        order.append(number)
+        gate.leave(place)
+
+    # Each has a separate context, like calls.
+    nobody = contextvars.Context()
+    waiting = [asyncio.create_task(call(number), context=nobody.copy()) for number in range(3)]
+    await asyncio.sleep(0)
+    assert gate.waiting == 3
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    gate.leave(first)
+    waiting[1].cancel()  # at the moment at which it gets the place
+    await asyncio.wait(waiting)
+    assert (order, gate.waiting) == ([2], 0)
 
 
 @pytest.mark.parametrize("way", [*BOTH_ERAS, "stdio"])

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from haystack import component
 from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.tools.errors import ToolInvocationError
 from mcp import types
 
 from haystack_integrations.tools.mcp import MCPInvocationError, MCPSampling
-from haystack_integrations.tools.mcp.handlers.sampling import Sampler
+from haystack_integrations.tools.mcp.handlers.sampling import OfferedTools, Sampler
 from tests.handlers.conftest import Ask
 from tests.support.background import text
 from tests.support.rows import rows
@@ -145,3 +146,9 @@ async def test_a_result_with_only_structured_content_is_passed_to_the_model_as_j
     params = request(("user", HELLO), ("assistant", USE), ("user", result))
     assert not isinstance(await Sampler(MCPSampling(chat_generator=model), "a server").answer(params), types.ErrorData)
     assert json.loads(model.turns[0].tool_results[0]) == {"seen": 3}
+
+
+async def test_the_tools_of_a_request_cannot_be_run_here() -> None:
+    offered = OfferedTools(request(("user", HELLO)))
+    with pytest.raises(ToolInvocationError, match="The server runs this tool itself"):
+        offered.for_generator()[0].invoke()

@@ -43,7 +43,7 @@ def test_handlers_survive_serialization(tmp_path: Path) -> None:
         ),
         elicitation=AskUser(SimpleConsoleUI()),
         pending_calls=answer,
-        roots=(root for root in (tmp_path, "file:///srv")),
+        roots=[tmp_path, "file:///srv"],
         logging=answer,
         log_level="notice",
         messages=answer,
@@ -63,6 +63,10 @@ def test_handlers_survive_serialization(tmp_path: Path) -> None:
         MCPHandlers(elicitation=answer_later, pending_calls=nobody),
     ):
         assert MCPHandlers.from_dict(each.to_dict()) == each
+
+
+def test_roots_may_be_any_iterable() -> None:
+    assert MCPHandlers(roots=(root for root in ("/srv", "file:///data"))).roots == ("/srv", "file:///data")
 
 
 def test_the_client_info_may_be_a_type_of_the_sdk() -> None:

@@ -59,6 +59,29 @@ async def test_clients_set_mandatory_inputs_but_never_a_template_or_a_filter():
     assert result.structured_content == {"prompt": "Where is Berlin? Berlin is in Germany."}
 
 
+class Counting(Pipeline):
+    """Counts its runs in its own attributes, where Haystack also stores when it sent telemetry."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = 0
+        self.noted: list[int] = []
+
+    def run(self, data: dict[str, Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
+        self.runs += 1
+        self.noted.append(self.runs)
+        return super().run(data, *args, **kwargs)
+
+
+async def test_attributes_of_a_pipeline_are_kept_between_calls():
+    pipeline = chain(Shout(), kind=Counting)
+    async with serving(pipeline) as client:
+        for _ in range(3):
+            await client.call_tool("ask", {"text": "a"})
+
+    assert (pipeline.noted, pipeline.runs) == ([1, 2, 3], 0)
+
+
 @rows(
     ("inputs", "arguments", "outputs", "expected"),
     (

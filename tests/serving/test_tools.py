@@ -17,7 +17,7 @@ from fastmcp.dependencies import CallArgument, Depends
 from fastmcp.exceptions import ToolError
 from fastmcp.tools import tool as fastmcp_tool
 from fastmcp.tools.function_tool import FunctionTool
-from haystack import Pipeline, SuperComponent, component
+from haystack import Document, Pipeline, SuperComponent, component
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.tools import ComponentTool, PipelineTool, Tool, Toolset, create_tool_from_function
@@ -49,9 +49,34 @@ def pick(text: Color) -> str:
     return text.name if text is Color.RED else str(Priced(price="a-secret"))
 
 
+@component
+class Splitter:
+    @component.output_types(documents=list[Document])
+    def run(self, text: str, separator: str = " ") -> dict[str, list[Document]]:
+        """
+        Split a text.
+
+        :param text: The text.
+        :param separator: Where it is split.
+        """
+        return {"documents": [Document(content=word, embedding=[0.1]) for word in text.split(separator)]}
+
+
 async def called(server: FastMCP, name: str, **arguments: Any) -> Any:
     async with Client(server) as client:
         return await client.call_tool(name, arguments)
+
+
+async def test_clients_set_only_the_mandatory_inputs_of_a_pipeline_without_mapping():
+    pipeline = Pipeline()
+    pipeline.add_component("split", Splitter())
+    given: dict[str, Any] = {"name": "split", "description": "Splits."}
+    for tool in (ComponentTool(SuperComponent(pipeline), **given), PipelineTool(pipeline, **given)):
+        async with Client(create_mcp_server("shop", tools=[tool])) as client:
+            [listed] = await client.list_tools()
+            assert list(listed.input_schema["properties"]) == ["text"]
+            with pytest.raises(ToolError, match="there is no argument 'separator'"):
+                await client.call_tool("split", {"text": "a-b", "separator": "-"})
 
 
 @rows(

@@ -6,6 +6,7 @@
 How differences between definitions are classified, and which are ignored.
 """
 
+import itertools
 import json
 import math
 
@@ -89,6 +90,14 @@ def test_a_change_is_classified_by_its_meaning(change, expected):
         assert kinds(define(), define(**change)) == [expected]
     else:
         assert kinds(define(**change), define(annotations=None))[0][0] == "annotations"
+
+
+@rows("keyword", *"type enum required properties $defs anyOf x-server".split())
+def test_any_value_in_place_of_a_schema_is_a_change(keyword):
+    values = (None, True, 1, "a", [], [{}], [["a"]], ["b", 1], {"a": {}}, {"a": [1]})
+    said = [define(inputSchema={"type": "object", keyword: value}) for value in values]
+    for before, after in itertools.combinations(said, 2):
+        assert kinds(before, after)
 
 
 def test_the_order_of_unordered_lists_is_not_a_difference():

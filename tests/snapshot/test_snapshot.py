@@ -231,3 +231,13 @@ def test_an_alias_of_a_registry_has_the_pinned_tools_of_its_providers(server):
         assert [schema["function"]["name"] for schema in registry.tool_schemas("sums")] == ["shop_note"]
         assert registry.health_check(raise_on_failure=True).ok
         assert alias["shop_note"].call(text="b").text == "b"
+
+
+def test_a_health_check_connects_and_reports_drift(server):
+    with registry_of(server, "error") as registry:
+        assert registry.health_check()["sums"].ok
+        registry.close()
+        pull(server, "schema")
+        report = registry.health_check()
+        assert not report["sums"].ok
+        assert "not those of the snapshot: 'add'" in str(report)

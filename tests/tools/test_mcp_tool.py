@@ -396,6 +396,12 @@ class TestStringOutputs:
         assert result == {"result": "hello"}
         assert (result.get("diff"), result.get("other"), result.get("result")) == ("hello", None, "hello")
 
+    def test_a_call_returns_a_dict_if_the_state_gets_any_output(self):
+        with MCPTool("echo", COUNTER) as tool:
+            assert isinstance(tool.invoke(text="hello"), str)
+            tool.outputs_to_state = {"all": {}}
+            assert tool.invoke(text="hello") == {"result": "hello"}
+
 
 class JsonClient(MCPClient):
     """A minimal custom client."""

@@ -7,6 +7,7 @@ import copy
 import gc
 import json
 import pickle
+from typing import Any
 
 import pytest
 from haystack.dataclasses import ChatMessage
@@ -377,6 +378,18 @@ class TestTheToolsOfARun:
             assert (len(none), bool(none)) == (0, True)
             assert none == none != run  # noqa: PLR0124
             assert len({none, run, none}) == 2
+
+    def test_tools_of_a_run_are_stored_and_traced_by_the_methods_of_a_derived_toolset(self):
+        class Labelled(MCPToolset):
+            def to_dict(self) -> dict[str, Any]:
+                return {**super().to_dict(), "label": "own"}
+
+            def _to_trace_dict(self) -> dict[str, Any]:
+                return {"label": "traced"}
+
+        run = Labelled(COUNTER).spawn()
+        assert run.to_dict()["label"] == "own"
+        assert run._to_trace_dict() == {"label": "traced"}
 
 
 @pytest.mark.skipif(hasattr(Toolset, "__add__"), reason="this Haystack adds toolsets")

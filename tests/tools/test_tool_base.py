@@ -125,3 +125,9 @@ def test_its_copy_is_itself_it_equals_no_other_and_it_shows_no_plain_secrets(mak
     assert owner != other
     shown = [repr(owner), json.dumps(owner._to_trace_dict()), str(MCPConnectionError("x", server_info=info))]
     assert SECRET not in "".join(shown)
+
+
+def test_its_repr_names_the_server_and_the_tools():
+    assert repr(MCPTool("add", COUNTER)) == f"MCPTool(name='add', server_info={COUNTER!r})"
+    shown = f"MCPToolset(server_info={COUNTER!r}, tools=['add'], not warmed up)"
+    assert repr(MCPToolset(COUNTER, ["add"])) == shown

@@ -13,6 +13,7 @@ import os
 import socket
 import ssl
 import sys
+import threading
 import traceback
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -383,3 +384,14 @@ class TestLogs:
             started = f"setup_socks5_connection.started auth=(b'alice', b'{SECRET}') timeouts={{'read': None}}"
             logging.getLogger("httpcore2.socks").debug(started)
         assert "auth=*** timeouts={'read': None}" in caplog.text and SECRET not in caplog.text
+
+
+def test_opening_many_sessions_at_once_leaves_few_threads_behind():
+    before = set(threading.enumerate())
+    infos = [StreamableHttpServerInfo("https://mcp.test/mcp") for _ in range(30)]
+
+    async def find_all() -> int:
+        await asyncio.gather(*(find_route(info) for info in infos))
+        return len(set(threading.enumerate()) - before)
+
+    assert asyncio.run(find_all()) <= 8

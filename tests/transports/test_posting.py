@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 """
-A single HTTP request: its headers, redirects and fate. Also the encoding and the limit of event streams.
+A single HTTP request: its headers, redirects and fate. Also the parser of event streams, in pieces of every size.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -256,7 +256,7 @@ async def test_an_event_stream_is_not_read_as_a_body() -> None:
 MAX_SIZE = 1000
 
 
-async def read(*pieces: bytes, content_type: str = "text/event-stream") -> list[str]:
+async def read(*pieces: bytes, content_type: str = "text/event-stream") -> list[tuple[str, str, str, int | None]]:
     async def body() -> AsyncIterator[bytes]:
         for piece in pieces:
             yield piece
@@ -264,16 +264,37 @@ async def read(*pieces: bytes, content_type: str = "text/event-stream") -> list[
     answer = httpx2.Response(200, headers={"Content-Type": content_type}, content=body())
     sender = Network(answer).sender(max_message_size=MAX_SIZE)
     response = await sender.send("GET", URL, {})
-    return [event.data async for event in sender.events(response)]
+    return [(event.event, event.data, event.id, event.retry) async for event in sender.events(response)]
 
 
-async def test_a_stream_is_utf_8_whatever_its_content_type_says() -> None:
-    stream = "\ufeffdata: \u6f22\n\n".encode()
-    pieces = [bytes([byte]) for byte in stream]
-    assert await read(*pieces, content_type="text/event-stream; charset=latin-1") == ["\u6f22"]
+def message(data: str, last_id: str = "", retry: int | None = None) -> tuple[str, str, str, int | None]:
+    return "message", data, last_id, retry
 
 
-async def test_an_event_that_is_too_large_is_an_error() -> None:
-    assert await read(*[b"data: " + b"x" * 500 + b"\n\n"] * 10) == ["x" * 500] * 10
+# httpx2 parses these streams as specified.
+STREAMS = [
+    (b"data: a\r\rdata:b\r\n\r\n", [message("a"), message("b")]),
+    ("data: \u6f22\u2028\x0b\x85\n\n".encode(), [message("\u6f22\u2028\x0b\x85")]),
+    (b"\xef\xbb\xbfdata: a\n: alive\n\n", [message("a")]),
+    (b"event: endpoint\ndata: /m\n\ndata: a\ndata:  b\n\n", [("endpoint", "/m", "", None), message("a\n b")]),
+    (b"id: 1\n\ndata: a\n\nid: x\0y\ndata: b\n\n", [message("", "1"), message("a", "1"), message("b", "1")]),
+    (b"retry: 1500\n\nretry: soon\n\n", [message("", retry=1500)]),
+    (b"id: 1\n\nid: 2\ndata: cut\n", [message("", "1")]),
+]
+
+
+@rows(("stream", "events"), *STREAMS)
+@pytest.mark.parametrize("size", [1, 2, 1000])
+async def test_a_stream_is_utf_8_whatever_its_content_type_says_and_read_in_any_pieces(stream, events, size):
+    pieces = [stream[at : at + size] for at in range(0, len(stream), size)]
+    assert await read(*pieces, content_type="text/event-stream; charset=latin-1") == events
+
+
+@rows("stream", b"data: " + b"x" * MAX_SIZE, b":" + b"x" * MAX_SIZE, b"data: 1\n" * 200, b"other: 1\n" * 200)
+async def test_events_that_are_too_large_are_an_error(stream: bytes) -> None:
     with pytest.raises(TooLargeError):
-        await read(b"data: ", *[b"x" * 500] * 3)
+        await read(*(stream[at : at + 10] for at in range(0, len(stream), 10)))
+
+
+async def test_many_small_events_and_comments_are_not_too_large() -> None:
+    assert len(await read(*[b"data: " + b"x" * 500 + b"\n\n" + b": still there\n" * 50] * 100)) == 100

@@ -255,7 +255,8 @@ class _Operation:
             task.add_done_callback(retrieve_error)
             raise
         finally:
-            if self in self._executor._operations:  # otherwise it was abandoned
+            # As in `abandon`, without a call more for each operation; one that was abandoned has left the set.
+            if self in self._executor._operations:
                 self._executor._operations.remove(self)
                 self._notify()
 
